@@ -18,6 +18,7 @@ import { detached, later, nowMs, startDeadline, startTimer } from './runtime.js'
 import { ScriptEnd } from './script-end.js'
 import { Sender, type Pace } from './send.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
+import { isAskedFor, resolvers, Teller } from './teller.js'
 import type {
   AliasMessage,
   AnalyticsClient,
@@ -27,7 +28,6 @@ import type {
   FlushResult,
   GroupMessage,
   IdentifyMessage,
-  LostMessage,
   MessageType,
   OtherMessages,
   PageMessage,
@@ -74,6 +74,7 @@ export class Analytics<
   readonly #settings: Settings
   readonly #queue: Queue | SpooledQueue
   readonly #spool: SpooledQueue | undefined
+  readonly #teller: Teller
   readonly #books: Books
   readonly #transport: Transport
   readonly #sender: Sender
@@ -111,9 +112,11 @@ export class Analytics<
     this.#queue = spool ?? new Queue()
     this.#maxPendingBytes = spool?.maxPendingBytes ?? settings.maxQueueBytes
     this.#maxBatchBytes = settings.maxBatchBytes - ENVELOPE_BYTES
-    this.#books = new Books(settings, {
-      later: pace.later,
+    this.#teller = new Teller(settings, this.#log, pace.later)
+    this.#books = new Books({
       log: this.#log,
+      teller: this.#teller,
+      later: pace.later,
       onSettled: (entries) => spool?.settle(entries),
       onEmpty: () => {
         this.#onEmpty()
@@ -136,6 +139,7 @@ export class Analytics<
     this.#scriptEnd = new ScriptEnd(settings.endpoint, {
       log: this.#log,
       books: this.#books,
+      teller: this.#teller,
       sender: this.#sender,
       hold: this.#hold,
       closeBatch: () => {
@@ -167,7 +171,7 @@ export class Analytics<
         this.#books.lostMeanwhile(entries, error)
       },
       onFault: (error) => {
-        this.#books.troubled(error)
+        this.#teller.fault(error)
       },
       onReady: () => {
         this.#sender.wake()
@@ -272,18 +276,17 @@ export class Analytics<
     message: OtherMessages[Type],
   ): Promise<DeliveryOutcome>
   deliver(type: MessageType, message: unknown): Promise<DeliveryOutcome> {
-    return new Promise<DeliveryOutcome>((resolve) => {
+    const outcome = new Promise<DeliveryOutcome>((resolve) => {
       const told: Callback = (error) => {
-        this.#hold.end()
         resolve(error ? { delivered: false, error } : { delivered: true })
       }
-      const untold = MESSAGE_TYPES.includes(type)
-        ? this.#record(type, message, told)
-        : this.#refuse('deliver' as MessageType, wrongType(type), told)
-      this.#hold.start()
-      if (untold) told(untold)
+      resolvers.add(told)
+      if (MESSAGE_TYPES.includes(type)) this.#record(type, message, told)
+      else this.#refuse('deliver' as MessageType, wrongType(type), told)
       this.#closeBatch()
     })
+    this.#hold.until(outcome)
+    return outcome
   }
 
   /**
@@ -332,13 +335,8 @@ export class Analytics<
     return this.#books.stats()
   }
 
-  /** @returns the error of a message that was lost, if nobody is told of it */
-  #record(
-    type: MessageType,
-    given: unknown,
-    callback: Callback | undefined,
-  ): HooklineError | undefined {
-    this.#books.tellIfMany()
+  #record(type: MessageType, given: unknown, callback: Callback | undefined): void {
+    this.#teller.tellIfMany()
     let message: WireMessage
     let json: Uint8Array
     try {
@@ -346,30 +344,34 @@ export class Analytics<
       message = complete(validate(type, given), this.#settings)
       json = this.#encode(message)
     } catch (error) {
-      return this.#refuse(type, toHooklineError(type, error), callback)
+      this.#refuse(type, toHooklineError(type, error), callback)
+      return
     }
     if (this.#settings.beforeSend) {
       const redacted = this.#redact(message, json)
       if (redacted instanceof DroppedError) {
-        const lost = 'cause' in redacted ? this.#toLost(message) : 'asked for'
-        return this.#drop(message, callback, redacted, lost)
+        this.#drop(message, undefined, callback, redacted) // onFailed must not see what beforeSend did not
+        return
       }
       json = redacted
     }
-    if (this.#closing) {
-      const error = new ClosedError(`${type}() came after close().`)
-      return this.#drop(message, callback, error, this.#toLost(message, json))
+    const refusal = this.#refusalOf(type)
+    if (refusal) this.#drop(message, json, callback, refusal)
+    else if (!this.#makeRoom(json.length) || !this.#enqueue(message, json, callback)) {
+      this.#drop(message, json, callback, this.#fullError)
     }
+  }
+
+  /** Why the client takes no message at all. */
+  #refusalOf(type: MessageType): HooklineError | undefined {
+    if (this.#closing) return new ClosedError(`${type}() came after close().`)
     if (this.#settings.disabled) {
-      const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
-      return this.#drop(message, callback, error, 'asked for')
+      return new DroppedError('disabled', 'The client is disabled: nothing is sent.')
     }
-    if (this.#scriptEnd.isWaiting && this.#books.isEndless) {
-      const error = new DroppedError('process_exit', `The script ended.${this.#sender.lastFailure}`)
-      return this.#drop(message, callback, error, this.#toLost(message, json))
+    if (this.#scriptEnd.isWaiting && this.#teller.isEndless) {
+      return new DroppedError('process_exit', `The script ended.${this.#sender.lastFailure}`)
     }
-    if (this.#makeRoom(json.length) && this.#enqueue(message, json, callback)) return undefined
-    return this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
+    return undefined
   }
 
   /** A logger may record in the middle of a call: then each call needs bytes of its own. */
@@ -398,7 +400,7 @@ export class Analytics<
     // What is in flight stays: it may have arrived.
     const inFlightBytes = this.#books.pendingBytes - this.#queue.bytes
     const { overflow } = this.#settings
-    const isNewestDropped = overflow === 'drop-newest' || this.#books.isEndless
+    const isNewestDropped = overflow === 'drop-newest' || this.#teller.isEndless
     if (isNewestDropped || inFlightBytes + bytes > this.#maxPendingBytes) return false
     while (!this.#fits(bytes)) {
       const oldest = this.#queue.takeOldest()
@@ -432,47 +434,27 @@ export class Analytics<
     }
   }
 
-  /**
-   * Drops a message inside its call; `lost` is what `onFailed` sees of it.
-   *
-   * @returns the error if nobody is told of it
-   */
+  /** Drops a message inside its call. `onFailed` gets to see its JSON, if that is given. */
   #drop(
     { type, messageId }: WireMessage,
+    json: Uint8Array | undefined,
     callback: Callback | undefined,
     error: HooklineError,
-    lost: LostMessage | 'asked for' | undefined,
-  ): HooklineError | undefined {
+  ): void {
     this.#log('drop %s %s: %s', type, messageId, error.code)
-    const isAskedFor = lost === 'asked for'
-    const message = isAskedFor ? undefined : lost
-    return this.#books.droppedAtCall({ error, callback, message, isAskedFor })
+    const isSeen = this.#settings.onFailed && !isAskedFor(error)
+    const message = isSeen ? { type, messageId, json: json && decoder.decode(json) } : undefined
+    this.#books.droppedAtCall({ error, callback, message })
   }
 
-  /** What `onFailed` gets to see of a message, if there is one to see it. */
-  #toLost({ type, messageId }: WireMessage, json?: Uint8Array): LostMessage | undefined {
-    if (!this.#settings.onFailed) return undefined
-    return { type, messageId, json: json && decoder.decode(json) }
-  }
-
-  /**
-   * A call was given what is no message: that is the caller's to know, here or through a hook.
-   *
-   * @returns the error if nobody is told of it
-   */
-  #refuse(
-    type: MessageType,
-    error: HooklineError,
-    callback: Callback | undefined,
-  ): HooklineError | undefined {
+  /** A call was given what is no message: that is the caller's to know, here or through a hook. */
+  #refuse(type: MessageType, error: HooklineError, callback: Callback | undefined): void {
     if (this.#settings.onInvalid === 'throw' && !this.#closing) throw error
     this.#log('refused %s: %s', type, error.code) // its message quotes what was given
-    const message: LostMessage = { type, messageId: undefined, json: undefined }
-    return this.#books.tellLater({
+    this.#teller.tellLater({
       error,
       callback: typeof callback === 'function' ? callback : undefined,
-      message,
-      isAskedFor: false,
+      message: { type, messageId: undefined, json: undefined },
     })
   }
 
@@ -562,11 +544,11 @@ export class Analytics<
     const { left, tellAnswered } = this.#takeAll(error)
     const spooled = this.#spool?.leave(left)
     // Before the callbacks, which may record more: that need not be on disk.
-    if (spooled) this.#books.postpone(spooled.kept)
+    const release = spooled && this.#books.postpone(spooled.kept)
     tellAnswered()
     this.#books.lost('dropped', spooled?.lost ?? left, error, () => {
       this.#isGivingUp = false
-      if (spooled) this.#tellPostponed(spooled.callbacks)
+      if (release) this.#tellPostponed(spooled.callbacks, release)
       const next = this.#nextGiveUp
       this.#nextGiveUp = undefined
       if (next) this.#giveUp(next)
@@ -574,11 +556,14 @@ export class Analytics<
   }
 
   /** What is on disk stays there for the next start. */
-  #tellPostponed(callbacks: readonly Callback[]): void {
+  #tellPostponed(callbacks: readonly Callback[], release: () => void): void {
     this.#log('spooled: %d messages', this.#books.postponed)
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
-    if (this.#books.awaited === 0) this.#onEmpty() // before the callbacks, which may record more
-    this.#books.tellPostponed(callbacks, new SpoolError('spooled', message))
+    const error = new SpoolError('spooled', message)
+    // Both come before the callbacks, which may record more.
+    if (this.#books.awaited === 0) this.#onEmpty()
+    release()
+    for (const callback of callbacks) this.#teller.callBack(callback, error)
   }
 
   /**
@@ -589,7 +574,7 @@ export class Analytics<
     const { left: tried, answered } = this.#sender.abandon(error)
     const left = [...tried, ...this.#queue.takeAll()].sort((a, b) => a.sequence - b.sequence)
     const tellAnswered = () => {
-      for (const [batch, answer] of answered) this.#books.accepted(batch, answer)
+      for (const [batch, answer] of answered) this.#books.delivered(batch, answer)
     }
     return { left, tellAnswered }
   }

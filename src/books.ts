@@ -1,33 +1,24 @@
-import { entryBytes, entryJson, type Batch, type Entry } from './entry.js'
+import { entryBytes, type Batch, type Entry } from './entry.js'
 import { RejectedError } from './errors.js'
 import type { Hold } from './exit.js'
 import { Flushes } from './flushes.js'
 import type { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
-import { guard, type Log } from './log.js'
-import type { Settings } from './options.js'
-import { readRejections } from './rejections.js'
-import { detached, nowMs } from './runtime.js'
-import type { Callback, FlushResult, LostMessage, Stats, WireMessage } from './types.js'
-import { causeOf, LossWarnings } from './warnings.js'
+import type { Log } from './log.js'
+import { readRejections, type Rejection } from './rejections.js'
+import { nowMs } from './runtime.js'
+import { isAskedFor, type Loss, type Teller } from './teller.js'
+import type { FlushResult, Stats } from './types.js'
+import { causeOf } from './warnings.js'
 
 type Outcome = 'delivered' | 'rejected' | 'dropped'
 
-/** A message that was lost inside its call, and who is to be told. */
-export interface Loss {
-  readonly error: HooklineError
-  readonly callback: Callback | undefined
-  /** What `onFailed` gets to see; undefined if there is no such hook. */
-  readonly message: LostMessage | undefined
-  /** The application asked for it: it is told to the callback alone. */
-  readonly isAskedFor: boolean
-}
-
-/** Who else is told of outcomes. */
+/** Who else has to know of outcomes. */
 interface Surroundings {
-  /** Runs something in a later turn of the event loop. */
-  readonly later: (act: () => void) => void
   readonly log: Log
+  readonly teller: Teller
+  /** Runs something in a later turn of the event loop. */
+  later(act: () => void): void
   /** These messages have their outcome. */
   onSettled(entries: readonly Entry[]): void
   /** No message is pending any more, but for those that were left on disk. */
@@ -36,20 +27,9 @@ interface Surroundings {
   readonly hold: Pick<Hold, 'start' | 'end'>
 }
 
-/** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
-const MAX_UNTOLD = 1_000
-
-/** After so many losses in a row, of messages that were recorded when the one before was told, a loss inside its call is not told. */
-const MAX_CHAIN = 10
-
-/** So many losses of messages that were recorded when others were told may wait to be told: each may lead to several. */
-const MAX_CHAINED = 10_000
-
-/** Keeps the books: what became of each message, and who is to be told. */
+/** Keeps the books: what became of each message. */
 export class Books {
-  readonly #hooks: Pick<Settings, 'onDelivered' | 'onFailed'>
   readonly #around: Surroundings
-  readonly #warnings: LossWarnings
   readonly #flushes: Flushes
   readonly #counts = { accepted: 0, delivered: 0, rejected: 0, dropped: 0 }
   /** Of the dropped messages, those that the application asked to drop. */
@@ -58,18 +38,9 @@ export class Books {
   #lastOutcomeMs = 0
   #pendingBytes = 0
   #postponed = 0
-  /** Lets those go who wait for messages that were postponed. */
-  #release: () => void = () => undefined
-  #untold: (Loss & { readonly depth: number })[] = []
-  /** How many losses in a row led to the message, by its place in the sequence, for those that were recorded when a loss was told. */
-  readonly #chains = new Map<number, number>()
-  #depth = 0
-  #troubles: HooklineError[] = []
 
-  constructor(hooks: Pick<Settings, 'onDelivered' | 'onFailed' | 'logger'>, around: Surroundings) {
-    this.#hooks = hooks
+  constructor(around: Surroundings) {
     this.#around = around
-    this.#warnings = new LossWarnings(hooks.logger)
     this.#flushes = new Flushes(around.hold)
   }
 
@@ -90,11 +61,6 @@ export class Books {
   /** How many messages were left on disk for another start. */
   get postponed(): number {
     return this.#postponed
-  }
-
-  /** Whether so many losses in a row led to the one that is being told that a message which is lost inside its call is the last. */
-  get isEndless(): boolean {
-    return this.#depth >= MAX_CHAIN
   }
 
   /** When a message had its outcome last, on the clock of `nowMs()`. */
@@ -123,7 +89,7 @@ export class Books {
     this.#counts.accepted += count
     this.#flushes.accepted(count)
     this.#lastSequence += count
-    if (this.#depth > 0) this.#chains.set(this.#lastSequence, this.#depth)
+    this.#around.teller.queued(this.#lastSequence)
     return this.#lastSequence
   }
 
@@ -133,39 +99,27 @@ export class Books {
    * @param isHolding - whether the process stays alive meanwhile
    */
   settled(timeoutMs: number, isHolding = true): Promise<FlushResult> {
-    this.#tellDetached()
+    const { teller } = this.#around
+    teller.tellNow()
     if (this.awaited === 0) return Promise.resolve({ delivered: 0, failed: 0 })
-    // Callbacks come first: what is untold is told in an earlier turn than the one that resolves this.
+    // Callbacks come first.
     return this.#flushes
       .wait(this.#lastSequence, timeoutMs, isHolding)
-      .then((result) => (this.#hasUntold ? this.#inLaterTurn(result) : result))
+      .then((result) => teller.afterTelling(result))
   }
 
   /** A server accepted a batch, but for those of its messages that the answer names. */
-  accepted(batch: Batch, { status, body }: { status: number; body: string }): void {
+  delivered(batch: Batch, { status, body }: { status: number; body: string }): void {
     const { entries } = batch
     const rejections = readRejections(body, entries.length)
-    for (const [index, { code, message }] of rejections) {
-      const summary = 'The endpoint accepted the batch but refused this message.'
-      const reason = [message, code && `(${code})`].filter(Boolean).join(' ') || 'it gave no reason'
-      const text = `The endpoint refused this message: ${reason}.`
-      const error = new RejectedError(text, status, code, summary)
-      this.lost('rejected', entries.slice(index, index + 1), error)
+    for (const [index, rejection] of rejections) {
+      this.lost('rejected', entries.slice(index, index + 1), toError(rejection, status))
     }
     const isTaken = (_: Entry, index: number) => !rejections.has(index)
     const taken = rejections.size > 0 ? entries.filter(isTaken) : entries
     this.#count('delivered', taken)
     this.#forget(taken)
-    this.#callBack(taken)
-    const { onDelivered } = this.#hooks
-    if (!onDelivered || taken.length === 0) return
-    const report = {
-      messages: taken.length,
-      bytes: batch.bodyBytes,
-      attempts: batch.attempts,
-      durationMs: nowMs() - batch.startedMs,
-    }
-    guard(this.#around.log, 'onDelivered', onDelivered, report)
+    this.#around.teller.delivered(taken, batch)
   }
 
   /**
@@ -179,23 +133,14 @@ export class Books {
     error: HooklineError,
     then?: () => void,
   ): void {
-    if (entries.length > 0) {
-      const some = entries.slice(0, MAX_BODY_MESSAGES)
-      const { length } = some
-      // Not the message of the error: it may repeat what a server said, and a server what it was sent.
-      this.#around.log('%s %d messages: %s: %s', outcome, length, error.code, causeOf(error))
-      const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []
+    const some = entries.slice(0, MAX_BODY_MESSAGES)
+    if (some.length > 0) {
+      this.#logLoss(outcome, some, error)
       this.#count(outcome, some)
-      for (const entry of some) {
-        this.#depth = this.#depthOf(entry)
-        this.#callBack([entry], error)
-      }
-      this.#depth = Math.max(...some.map((entry) => this.#depthOf(entry)))
-      this.#reportFailed(messages, error)
-      this.#depth = 0
+      this.#around.teller.lost(some, error)
       this.#forget(some) // if the process ends before, the next one finds them on disk
     }
-    if (entries.length <= MAX_BODY_MESSAGES) then?.()
+    if (some.length === entries.length) then?.()
     else {
       this.#around.later(() => {
         this.lost(outcome, entries.slice(MAX_BODY_MESSAGES), error, then)
@@ -203,125 +148,35 @@ export class Books {
     }
   }
 
-  /**
-   * A message was accepted, and dropped at once. It is told later: never inside the call.
-   *
-   * @returns the error if nobody is told of it
-   */
-  droppedAtCall(loss: Loss): HooklineError | undefined {
+  /** A message was accepted, and dropped at once. It is told later: never inside the call. */
+  droppedAtCall(loss: Loss): void {
     this.#counts.accepted++
     this.#counts.dropped++
-    if (loss.isAskedFor) this.#askedFor++
-    return this.tellLater(loss)
+    if (isAskedFor(loss.error)) this.#askedFor++
+    this.#around.teller.tellLater(loss)
   }
 
   /** Messages that were queued are lost, perhaps inside the call of another one. They are told later. */
   lostMeanwhile(entries: readonly Entry[], error: HooklineError): void {
-    this.#around.log('dropped %d messages: %s: %s', entries.length, error.code, causeOf(error))
-    for (const entry of entries) {
-      const message = this.#hooks.onFailed && toLostMessage(entry)
-      this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
-    }
+    this.#logLoss('dropped', entries, error)
+    this.#around.teller.lostMeanwhile(entries, error)
     this.#count('dropped', entries)
     this.#forget(entries)
   }
 
-  /** So many messages stay pending, and are safe where they are: nobody needs to wait for them here. */
-  postpone(count: number): void {
-    this.#postponed += count
-    this.#release = this.#flushes.end(this.#lastSequence)
-  }
-
-  /** Tells of messages that were postponed, once all losses have been told. */
-  tellPostponed(callbacks: readonly Callback[], error: HooklineError): void {
-    this.#release() // before the callbacks, which may record more
-    for (const callback of callbacks) guard(this.#around.log, 'callback', callback, error)
-  }
-
-  /** Something is wrong that has cost no message, or nobody knows which. */
-  troubled(error: HooklineError): void {
-    if (this.#troubles.push(error) === 1) this.#around.later(this.#tellDetached)
-  }
-
-  /** There are losses that nobody can be told of any more: whoever is told records new ones. */
-  untold(error: Pick<HooklineError, 'code' | 'message'>): void {
-    this.#warnings.untold(error)
-  }
-
   /**
-   * Tells of what was lost inside a call, once the call has returned: unless whoever is told records a new one each time, and would
-   * keep the process busy for ever.
+   * So many messages stay pending, and are safe where they are: nobody needs to wait for them here.
    *
-   * @returns the error if nobody is told of it
+   * @returns lets those go who wait for them
    */
-  tellLater(loss: Loss): HooklineError | undefined {
-    const { error, callback, message, isAskedFor } = loss
-    if (!isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(error)
-    if (!(callback ?? (message && !isAskedFor))) return undefined
-    const isTooMany = this.#depth > 0 && this.#untold.length >= MAX_CHAINED
-    if (this.isEndless || isTooMany) {
-      const recorded = isTooMany
-        ? `so many messages that ${MAX_CHAINED} losses wait to be told`
-        : `a message at each of ${MAX_CHAIN} losses in a row`
-      const why = `A callback or onFailed recorded ${recorded}.`
-      this.untold({ code: error.code, message: `${why} ${causeOf(error)}` })
-      return error
-    }
-    const depth = this.#depth + 1
-    if (this.#untold.push({ error, callback, message, isAskedFor, depth }) === 1)
-      this.#around.later(this.#tellDetached)
-    return undefined
+  postpone(count: number): () => void {
+    this.#postponed += count
+    return this.#flushes.end(this.#lastSequence)
   }
 
-  /** Tells at once of what is to be told later, if that is getting long, unless somebody is being told. */
-  tellIfMany(): void {
-    if (this.#depth === 0 && this.#untold.length >= MAX_UNTOLD) this.#tellDetached()
-  }
-
-  get #hasUntold(): boolean {
-    return this.#untold.length + this.#troubles.length > 0
-  }
-
-  /** Outside of the request that happens to be current: what is told belongs to others. */
-  readonly #tellDetached = detached(() => {
-    const [troubles, untold] = [this.#troubles, this.#untold]
-    this.#troubles = []
-    this.#untold = []
-    for (const error of troubles) this.#reportFailed([], error)
-    const before = this.#depth
-    const reports = new Map<HooklineError, { messages: LostMessage[]; depth: number }>()
-    for (const { error, callback, message, isAskedFor, depth } of untold) {
-      this.#depth = depth
-      if (callback) guard(this.#around.log, 'callback', callback, error)
-      if (!message || isAskedFor) continue
-      const report = reports.get(error) ?? { messages: [], depth }
-      report.messages.push(message)
-      report.depth = Math.max(report.depth, depth)
-      reports.set(error, report)
-    }
-    for (const [error, { messages, depth }] of reports) {
-      this.#depth = depth
-      for (let at = 0; at < messages.length; at += MAX_BODY_MESSAGES) {
-        this.#reportFailed(messages.slice(at, at + MAX_BODY_MESSAGES), error)
-      }
-    }
-    this.#depth = before
-  })
-
-  #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {
-    const { onFailed } = this.#hooks
-    if (onFailed) guard(this.#around.log, 'onFailed', onFailed, { messages, error })
-    else this.#warnings.lost(error)
-  }
-
-  /** How many losses in a row there are with that of this message. */
-  #depthOf({ sequence }: Entry): number {
-    return 1 + (this.#chains.get(sequence) ?? 0)
-  }
-
-  #callBack(entries: readonly Entry[], error?: HooklineError): void {
-    for (const { callback } of entries)
-      if (callback) guard(this.#around.log, 'callback', callback, error)
+  #logLoss(outcome: Outcome, { length }: readonly Entry[], error: HooklineError): void {
+    // Not the message of the error: it may repeat what a server said, and a server what it was sent.
+    this.#around.log('%s %d messages: %s: %s', outcome, length, error.code, causeOf(error))
   }
 
   #count(outcome: Outcome, entries: readonly Entry[]): void {
@@ -336,22 +191,13 @@ export class Books {
 
   #forget(entries: readonly Entry[]): void {
     this.#around.onSettled(entries)
-    if (this.#chains.size > 0) for (const { sequence } of entries) this.#chains.delete(sequence)
+    this.#around.teller.forget(entries)
     if (this.awaited === 0) this.#around.onEmpty()
-  }
-
-  #inLaterTurn<Value>(value: Value): Promise<Value> {
-    return new Promise((resolve) => {
-      this.#around.later(() => {
-        resolve(value)
-      })
-    })
   }
 }
 
-function toLostMessage(entry: Entry): LostMessage {
-  if (entry.slab.length === 0) return { type: 'unknown', messageId: undefined, json: undefined }
-  const json = entryJson(entry)
-  const { type, messageId } = JSON.parse(json) as WireMessage
-  return { type, messageId, json }
+function toError({ code, message }: Rejection, status: number): RejectedError {
+  const summary = 'The endpoint accepted the batch but refused this message.'
+  const reason = [message, code && `(${code})`].filter(Boolean).join(' ') || 'it gave no reason'
+  return new RejectedError(`The endpoint refused this message: ${reason}.`, status, code, summary)
 }

@@ -49,6 +49,15 @@ export class Hold {
     if (this.#waiting++ === 0) this.#timer = setInterval(() => undefined, MAX_TIMER_MS)
   }
 
+  /** The promise is given to somebody who waits for it. */
+  until(promise: Promise<unknown>): void {
+    const end = () => {
+      this.end()
+    }
+    this.start()
+    promise.then(end, end)
+  }
+
   end(): void {
     if (--this.#waiting === 0) clearInterval(this.#timer)
   }

@@ -4,6 +4,7 @@ import { drainAtExit, listenForExit, noDrainAtExit, type Hold } from './exit.js'
 import type { Log } from './log.js'
 import { nowMs, startDeadline } from './runtime.js'
 import type { Sender } from './send.js'
+import type { Teller } from './teller.js'
 
 /** How long a script that ended without `close()` is kept while no message gets its outcome. */
 const GRACE_MS = 5_000
@@ -17,7 +18,8 @@ const MAX_RECORDS = 10
 /** What the end of a script needs from its client. */
 interface Client {
   readonly log: Log
-  readonly books: Pick<Books, 'stats' | 'pending' | 'lastOutcomeMs' | 'untold'>
+  readonly books: Pick<Books, 'stats' | 'pending' | 'lastOutcomeMs'>
+  readonly teller: Pick<Teller, 'unreported'>
   readonly sender: Pick<Sender, 'hurry' | 'askedUntilMs' | 'lastFailure'>
   readonly hold: Pick<Hold, 'isHeld'>
   closeBatch(): void
@@ -95,7 +97,7 @@ export class ScriptEnd {
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
   #leave(who: string, advice: string): void {
     const text = `The script ended ${MAX_RECORDS} times, because ${who} recorded a message each time.${advice}`
-    this.#client.books.untold(new DroppedError('process_exit', text))
+    this.#client.teller.unreported(new DroppedError('process_exit', text))
     noDrainAtExit(this.#drain)
   }
 

@@ -43,7 +43,7 @@ interface Surroundings {
   }
   readonly books: {
     /** A server accepted a batch, but for those of its messages that the answer names. */
-    accepted(batch: Batch, answer: Answered): void
+    delivered(batch: Batch, answer: Answered): void
     lost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void
   }
 }
@@ -318,7 +318,7 @@ export class Sender {
       this.#isolation.endpointTakes()
       size.accepted(batch, durationMs)
       batch.search.pieceMessages *= 2
-      this.#around.books.accepted(batch, answer)
+      this.#around.books.delivered(batch, answer)
     } else if (verdict === 'rejected') {
       this.#refused(batch, answer)
     } else {
@@ -476,7 +476,7 @@ export class Sender {
     const verdict = 'error' in answer ? 'retry' : judge(answer.status, 1)
     if (!('error' in answer) && verdict === 'delivered') {
       this.#isolation.recovered()
-      books.accepted(batch, answer)
+      books.delivered(batch, answer)
     } else if (!('error' in answer) && verdict !== 'retry') {
       books.lost('rejected', batch.entries, rejection(answer))
     } else {

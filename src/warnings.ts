@@ -30,9 +30,9 @@ export class LossWarnings {
   }
 
   /** Tells of the first loss that nobody else is told of. */
-  untold({ code, message }: Pick<HooklineError, 'code' | 'message'>): void {
-    if (this.#told.has('untold')) return
-    this.#told.add('untold')
+  unreported({ code, message }: Pick<HooklineError, 'code' | 'message'>): void {
+    if (this.#told.has('unreported')) return
+    this.#told.add('unreported')
     const what = `a message was lost (${code}) that no callback and no onFailed is told of`
     warn(this.#logger, `hookline: ${what}. ${message}`, code)
   }
