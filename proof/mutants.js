@@ -20,7 +20,7 @@ export const MUTANTS = [
     package: 'sdk',
     scripts: ['500'],
     file: 'analytics.js',
-    find: 'this.#line = [...this.#line, batch].sort(byAge);',
+    find: 'this.#tried = [...this.#tried, batch].sort(byAge);',
     put: '',
   },
   {
@@ -114,8 +114,8 @@ export const MUTANTS = [
     {
       name: 'two bodies are under way at a time',
       says: /requests in flight|brings message/,
-      find: 'this.#inFlight.size >= allowed',
-      put: 'this.#inFlight.size > allowed',
+      find: 'this.#inLine >= allowed',
+      put: 'this.#inLine > allowed',
     },
   ]),
   ...atRandom('somebody waits through a long outage', [

@@ -1,5 +1,6 @@
 import { fetch as crossFetch } from 'cross-fetch'
 import { createConnections } from './agent.js'
+import type { Answer, Answered } from './answer.js'
 import { describe, messageOf, readMessage } from './describe.js'
 import type { Log } from './log.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
@@ -7,31 +8,8 @@ import { isCutJson, isListBegun } from './rejections.js'
 import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
-/** A server's answer. */
-export interface Answered {
-  readonly status: number
-  /** As far as it came. */
-  readonly body: string
-  readonly header: (name: string) => string | null
-}
-
 /** What an answer starts with. */
 type Head = Omit<Answered, 'body'>
-
-/** A request without an answer. */
-export interface Unanswered {
-  readonly error: Error
-  /**
-   * How it failed once the endpoint had it, `'timeout'`, `'late answer'`, `'cut answer'` or a code such as `'ECONNRESET'`: the
-   * message may be the cause. Undefined if the endpoint was not reached, or nobody knows.
-   */
-  readonly failure: string | undefined
-  /** What came of an answer that broke off. */
-  readonly cut?: Answered
-}
-
-/** What came of a request. */
-export type Answer = Answered | Unanswered
 
 /** A request under way. */
 export interface Attempt {

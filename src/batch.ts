@@ -37,6 +37,10 @@ export function cutBatch(batch: Batch, firstMessages: number): [Batch, Batch] {
   ]
 }
 
+export function halfOf({ entries }: Batch): number {
+  return Math.ceil(entries.length / 2)
+}
+
 /** How many of the first messages fit into a body: at least one. */
 export function countFitting(
   entries: readonly Entry[],

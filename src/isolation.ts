@@ -79,7 +79,7 @@ export class Isolation {
   }
 
   /** Takes the message that is due first, and says how often it was tried here. */
-  take(): { batch: Batch; attempts: number } | undefined {
+  take(): { batch: Batch; attempts: number } {
     return this.#remove(0)
   }
 
@@ -115,9 +115,9 @@ export class Isolation {
     return batches
   }
 
-  #remove(at: number): Waiting | undefined {
-    const [waiting] = this.#waiting.splice(at, 1)
-    if (waiting) this.#count(waiting.batch, -1)
+  #remove(at: number): Waiting {
+    const [waiting] = this.#waiting.splice(at, 1) as [Waiting] // the callers know that it is there
+    this.#count(waiting.batch, -1)
     return waiting
   }
 

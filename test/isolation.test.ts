@@ -182,9 +182,9 @@ test('a message that fails alone keeps its own bytes in memory, and not those of
   const [, second] = queue.take(3, Infinity)
   const isolation = new Isolation(() => 0, Infinity)
   isolation.add(createBatch(second ? [second] : []), 0, 0)
-  const batch = isolation.take()?.batch
-  expect(batch?.entries[0]).toMatchObject({ sequence: 1, slab: { length: 1 + json.length } })
-  const body = new TextDecoder().decode(batch && encodeBody(batch, TIME))
+  const { batch } = isolation.take()
+  expect(batch.entries[0]).toMatchObject({ sequence: 1, slab: { length: 1 + json.length } })
+  const body = new TextDecoder().decode(encodeBody(batch, TIME))
   expect(JSON.parse(body)).toMatchObject({ batch: [{ event: 'e' }] })
 })
 
