@@ -118,9 +118,7 @@ export class Analytics<
       teller: this.#teller,
       later: pace.later,
       onSettled: (entries) => spool?.settle(entries),
-      onEmpty: () => {
-        this.#onEmpty()
-      },
+      onEmpty: this.#onEmpty,
       hold: this.#hold,
     })
     this.#fullError = new DroppedError('queue_full', describeFull(settings))
@@ -142,12 +140,8 @@ export class Analytics<
       teller: this.#teller,
       sender: this.#sender,
       hold: this.#hold,
-      closeBatch: () => {
-        this.#closeBatch()
-      },
-      giveUp: (error) => {
-        this.#giveUp(error)
-      },
+      closeBatch: this.#closeBatch,
+      giveUp: this.#giveUp,
     })
     spool?.start()
   }
@@ -458,7 +452,7 @@ export class Analytics<
     })
   }
 
-  #closeBatch(): void {
+  readonly #closeBatch = (): void => {
     this.#lastFlushMs = nowMs()
     if (this.#queue.openLength === 0) return
     this.#log('flush %d messages', this.#queue.openLength)
@@ -487,7 +481,7 @@ export class Analytics<
     else if (this.#queue.openLength > 0) this.#scheduleFlush()
   }
 
-  #onEmpty(): void {
+  readonly #onEmpty = (): void => {
     this.#queue.reuseSlab()
     this.#scriptEnd.stop()
   }
@@ -535,7 +529,7 @@ export class Analytics<
   }
 
   /** Gives up all that is pending, one such call after the other: what is told takes several turns of the event loop. */
-  #giveUp(error: DroppedError): void {
+  readonly #giveUp = (error: DroppedError): void => {
     if (this.#isGivingUp) {
       this.#nextGiveUp = error
       return

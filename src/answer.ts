@@ -58,14 +58,11 @@ export function briefFailure(answer: Answer): string | undefined {
 
 export function describeFailure(answer: Answer): Failure {
   if ('error' in answer) return { error: answer.error, kind: answer.failure, waitMs: 0 }
+  const { status } = answer
   const waitMs = retryAfterMs(answer.header('retry-after'), Date.now())
-  const kind = answeredBusy(answer) ? undefined : String(answer.status)
+  // These ask for fewer requests, whatever they hold.
+  const kind = status === 408 || status === 429 ? undefined : String(status)
   return { error: new Error(describeAnswer(answer)), kind, waitMs }
-}
-
-/** Whether the endpoint asks for fewer requests, whatever they hold. */
-export function answeredBusy(answer: Answer): boolean {
-  return 'status' in answer && (answer.status === 408 || answer.status === 429)
 }
 
 export function rejection(answer: Answered): RejectedError {

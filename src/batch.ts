@@ -16,7 +16,7 @@ export const ENVELOPE_BYTES =
 export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
   let bodyBytes = ENVELOPE_BYTES + entries.length - 1
   for (const entry of entries) bodyBytes += entryBytes(entry)
-  const { attempts, retries, startedMs, failure, strikes, cuts, search } = former ?? {
+  const history = former ?? {
     attempts: 0,
     retries: 0,
     startedMs: nowMs(),
@@ -25,8 +25,7 @@ export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
     cuts: 0,
     search: { pieceMessages: Infinity },
   }
-  const id = createId()
-  return { id, entries, bodyBytes, attempts, retries, startedMs, failure, strikes, cuts, search }
+  return { ...history, id: createId(), entries, bodyBytes }
 }
 
 /** Cuts a batch in two, in order. */

@@ -77,14 +77,12 @@ export class Blame {
     this.#isProbing = false
   }
 
-  /** The endpoint accepted or refused something. */
-  answered(): void {
+  /** The endpoint accepted or refused a batch. */
+  answered(isAccepted: boolean): void {
     this.#isAlive = true
     this.#expectedFailures = 0
     this.#probes = 0
-  }
-
-  accepted(): void {
+    if (!isAccepted) return
     this.#hasAccepted = true
     this.#sameRefusals.count = 0
   }

@@ -24,7 +24,7 @@ interface Surroundings {
   /** No message is pending any more, but for those that were left on disk. */
   onEmpty(): void
   /** Keeps the process alive for those who wait. */
-  readonly hold: Pick<Hold, 'start' | 'end'>
+  readonly hold: Pick<Hold, 'until'>
 }
 
 /** Keeps the books: what became of each message. */

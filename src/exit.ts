@@ -45,20 +45,12 @@ export class Hold {
     return this.#waiting > 0
   }
 
-  start(): void {
-    if (this.#waiting++ === 0) this.#timer = setInterval(() => undefined, MAX_TIMER_MS)
-  }
-
-  /** The promise is given to somebody who waits for it. */
+  /** Somebody waits for this promise. */
   until(promise: Promise<unknown>): void {
+    if (this.#waiting++ === 0) this.#timer = setInterval(() => undefined, MAX_TIMER_MS)
     const end = () => {
-      this.end()
+      if (--this.#waiting === 0) clearInterval(this.#timer)
     }
-    this.start()
     promise.then(end, end)
-  }
-
-  end(): void {
-    if (--this.#waiting === 0) clearInterval(this.#timer)
   }
 }

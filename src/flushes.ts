@@ -15,8 +15,6 @@ interface Stretch extends Counts {
 
 /** A caller that waits until all messages of a stretch, and of those before it, have their outcome. */
 interface Waiter {
-  /** Whether the process stays alive for the caller. */
-  readonly isHolding: boolean
   /** The outcomes before the caller came. */
   readonly before: FlushResult
   readonly resolve: (result: FlushResult) => void
@@ -34,7 +32,7 @@ const MIN_CUT = 1_024
  *              │← head                          │← last
  */
 export class Flushes {
-  readonly #hold: Pick<Hold, 'start' | 'end'>
+  readonly #hold: Pick<Hold, 'until'>
   #stretches: Stretch[] = [openStretch()]
   #head = 0
   /** The outcomes of all stretches that are complete. */
@@ -45,7 +43,7 @@ export class Flushes {
   /** Up to this place in the sequence, nobody waits for an outcome any more. */
   #endedUpTo = 0
 
-  constructor(hold: Pick<Hold, 'start' | 'end'>) {
+  constructor(hold: Pick<Hold, 'until'>) {
     this.#hold = hold
   }
 
@@ -60,15 +58,16 @@ export class Flushes {
    */
   wait(lastSequence: number, timeoutMs: number, isHolding = true): Promise<FlushResult> {
     const stretch = this.#endStretch(lastSequence)
-    return new Promise((resolve) => {
+    const settled = new Promise<FlushResult>((resolve) => {
       const giveUp = () => {
         this.#release(stretch, waiter, this.#upTo(stretch))
       }
       const cancel = timeoutMs === Infinity ? () => undefined : startDeadline(timeoutMs, giveUp)
-      const waiter = { isHolding, before: { ...this.#total }, resolve, cancel }
+      const waiter = { before: { ...this.#total }, resolve, cancel }
       stretch.waiters.add(waiter)
-      if (isHolding) this.#hold.start()
     })
+    if (isHolding) this.#hold.until(settled)
+    return settled
   }
 
   /** A message has its outcome. */
@@ -160,7 +159,6 @@ export class Flushes {
       delivered: counts.delivered - waiter.before.delivered,
       failed: counts.failed - waiter.before.failed,
     })
-    if (waiter.isHolding) this.#hold.end()
   }
 }
 

@@ -1,5 +1,4 @@
 import {
-  answeredBusy,
   briefFailure,
   byStatus,
   describeFailure,
@@ -205,9 +204,8 @@ export class Sender {
       return
     }
     if (epoch === this.#epoch) this.#failures = 0
-    this.#blame.answered()
+    this.#blame.answered(verdict === 'delivered')
     if (verdict === 'delivered') {
-      this.#blame.accepted()
       this.#isolation.endpointTakes()
       size.accepted(batch, durationMs)
       batch.search.pieceMessages *= 2
@@ -294,9 +292,10 @@ export class Sender {
     if ('error' in answer || verdict === 'retry') {
       const failure = describeFailure(answer)
       this.#isolation.failed()
-      if (answeredBusy(answer)) this.#waitAsked(failure)
       // An endpoint that is away, or asks to wait, says nothing against the message.
-      const counted = failure.kind === undefined ? attempts : attempts + 1
+      const isInnocent = failure.kind === undefined
+      if (isInnocent) this.#waitAsked(failure)
+      const counted = isInnocent ? attempts : attempts + 1
       if (counted >= MAX_LONE_ATTEMPTS || batch.retries >= maxRetries) {
         this.#giveUp(batch, failure.error)
         return
@@ -336,19 +335,15 @@ export class Sender {
 
   #startPause(delayMs: number): void {
     clearTimeout(this.#pause?.timer)
-    this.#pause = { timer: startTimer(this.#onPauseEnd, delayMs), untilMs: nowMs() + delayMs }
+    this.#pause = { timer: startTimer(this.#endPause, delayMs), untilMs: nowMs() + delayMs }
   }
 
-  readonly #onPauseEnd = detached(() => {
-    this.#endPause()
-  })
-
-  #endPause(): void {
+  readonly #endPause = detached(() => {
     clearTimeout(this.#pause?.timer)
     this.#pause = undefined
     this.#gatherUntilMs = 0
     this.#send()
-  }
+  })
 
   #logAttempt(batch: Batch, answer: Answer, durationMs: number): void {
     this.#lastFailure = briefFailure(answer)

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
+import { Hold } from '../src/exit.js'
 import { Flushes } from '../src/flushes.js'
 import { createClient, scriptedFetch, trackMany, turns, useFakeClock } from './collector.js'
 
@@ -30,7 +31,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(1, 10, 100) }),
 )
 
-const NOBODY = { start: () => undefined, end: () => undefined }
+const NOBODY = { until: () => undefined }
 
 function timeouts() {
   return fc.constantFrom(Infinity, Infinity, 5, 50)
@@ -40,7 +41,8 @@ test('each caller hears of exactly the messages that were pending when it came',
   useFakeClock()
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-      const hold = { start: vi.fn(), end: vi.fn() }
+      const hold = new Hold()
+      const until = vi.spyOn(hold, 'until')
       const flushes = new Flushes(hold)
       const pending: number[] = []
       const outcomes = new Map<number, 'delivered' | 'failed'>()
@@ -81,8 +83,8 @@ test('each caller hears of exactly the messages that were pending when it came',
       flushes.end(last)()
       await Promise.resolve()
       expect(waiting.every(({ result }) => result !== undefined)).toBe(true)
-      expect(hold.start).toHaveBeenCalledTimes(waiting.length)
-      expect(hold.end).toHaveBeenCalledTimes(waiting.length)
+      expect(until).toHaveBeenCalledTimes(waiting.length)
+      expect(hold.isHeld).toBe(false)
     }),
     { numRuns: 500 },
   )
