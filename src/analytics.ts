@@ -464,15 +464,11 @@ export class Analytics<
    * Flushes when the interval ends. Intervals follow each other from the last flush on, as in the Go
    * client, whether or not there is something to flush.
    */
-  #scheduleFlush(): void {
+  readonly #scheduleFlush = detached(() => {
     this.#isFlushScheduled = true
     const { flushAfterMs } = this.#settings
     const elapsedMs = (nowMs() - this.#lastFlushMs) % flushAfterMs
-    this.#setFlushTimer(Math.ceil(flushAfterMs - elapsedMs))
-  }
-
-  readonly #setFlushTimer = detached((delayMs: number) => {
-    startTimer(this.#onInterval, delayMs)
+    startTimer(this.#onInterval, Math.ceil(flushAfterMs - elapsedMs))
   })
 
   readonly #onInterval = (): void => {
@@ -520,9 +516,9 @@ export class Analytics<
       const message = `close() ran out of time after ${timeoutMs} ms: the message may or may not have arrived.`
       this.#giveUp(new DroppedError('close_timeout', message + this.#sender.lastFailure))
     }
-    const stop = timeoutMs === Infinity ? undefined : startDeadline(timeoutMs, giveUp)
+    const stop = startDeadline(timeoutMs, giveUp)
     await settled
-    stop?.()
+    stop()
     this.#transport.close()
     await this.#spool?.close()
     return this.#books.totals()
@@ -630,14 +626,10 @@ function isTimeoutOrCallback(given: unknown): boolean {
 }
 
 function toHooklineError(type: MessageType, thrown: unknown): HooklineError {
-  if (isOurs(thrown)) return thrown
+  // A Proxy can claim to be any error, and throw when it is read as one.
+  if (thrown instanceof HooklineError && readMessage(thrown) !== undefined) return thrown
   const why = messageOf(thrown)
   return new ValidationError('message', `${type}() could not read its message: ${why}`, {
     cause: thrown,
   })
-}
-
-/** A Proxy can claim to be any error, and throw when it is read as one. */
-function isOurs(thrown: unknown): thrown is HooklineError {
-  return thrown instanceof HooklineError && readMessage(thrown) !== undefined
 }

@@ -52,8 +52,7 @@ export function byStatus(batch: Batch, answer: Answer): Answer {
 /** Why there was no success, without the words of the server; undefined if there was one. */
 export function briefFailure(answer: Answer): string | undefined {
   if ('error' in answer) return answer.error.message
-  const { status } = answer
-  return status < 300 ? undefined : `the ${answererOf(status)} answered ${status}`
+  return answer.status < 300 ? undefined : `the ${statusOf(answer)}`
 }
 
 export function describeFailure(answer: Answer): Failure {
@@ -73,12 +72,12 @@ export function rejection(answer: Answered): RejectedError {
   return new RejectedError(message, status, body.slice(0, MAX_DETAIL_LENGTH), summary)
 }
 
-function describeAnswer({ status, body }: Answered): string {
-  const start = body.slice(0, MAX_DETAIL_LENGTH).trim()
-  return `The ${answererOf(status)} answered ${status}${start && `: ${start}`}`
+function describeAnswer(answer: Answered): string {
+  const start = answer.body.slice(0, MAX_DETAIL_LENGTH).trim()
+  return `The ${statusOf(answer)}${start && `: ${start}`}`
 }
 
 /** A 407 comes from a proxy. Source: RFC 9110 section 15.5.8. */
-function answererOf(status: number): string {
-  return status === 407 ? 'proxy' : 'endpoint'
+function statusOf({ status }: Answered): string {
+  return `${status === 407 ? 'proxy' : 'endpoint'} answered ${status}`
 }

@@ -62,7 +62,7 @@ export class Flushes {
       const giveUp = () => {
         this.#release(stretch, waiter, this.#upTo(stretch))
       }
-      const cancel = timeoutMs === Infinity ? () => undefined : startDeadline(timeoutMs, giveUp)
+      const cancel = startDeadline(timeoutMs, giveUp)
       const waiter = { before: { ...this.#total }, resolve, cancel }
       stretch.waiters.add(waiter)
     })

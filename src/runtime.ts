@@ -74,13 +74,13 @@ const LATE_MS = 100
 const LATE_GRACE_MS = 250
 
 /**
- * Runs `act` after `delayMs`. When the timer fires late, since the process was frozen, it first gives the
+ * Runs `act` after `delayMs`, with Infinity never. When the timer fires late, since the process was frozen, it first gives the
  * event loop time to read the sockets: the answer that is waited for may be there already.
  *
  * @returns cancels it
  */
 export function startDeadline(delayMs: number, act: () => void, isHolding = false): () => void {
-  let timer: Timer
+  let timer: Timer | undefined
   let hasGrace = true
   const start = (ms: number) => {
     const dueMs = nowMs() + ms
@@ -93,7 +93,7 @@ export function startDeadline(delayMs: number, act: () => void, isHolding = fals
       }
     }, ms)
   }
-  start(delayMs)
+  if (delayMs < Infinity) start(delayMs)
   return () => {
     clearTimeout(timer)
   }

@@ -6,35 +6,50 @@ import {
   ValidationError,
 } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
-import { guard, log, type Guarded, type Logger } from './log.js'
+import { guard, log, type Guarded } from './log.js'
 
 /**
  * Tells of the first loss of each kind, for an application without an `onFailed` that would hear of it: a wrong
  * write key must not lose everything in silence.
  */
 export class LossWarnings {
-  readonly #logger: Logger | undefined
+  readonly #logger: Guarded<'warn'> | undefined
   readonly #told = new Set<string>()
 
-  constructor(logger: Logger | undefined) {
+  constructor(logger: Guarded<'warn'> | undefined) {
     this.#logger = logger
   }
 
   lost(error: HooklineError): void {
     const kind = error instanceof RejectedError ? `${error.code} ${error.status}` : error.code
-    if (this.#told.has(kind)) return
-    this.#told.add(kind)
+    if (!this.#isFirst(kind)) return
     const what = error instanceof SpoolError ? 'the spool has a problem' : 'a message was lost'
-    const text = `hookline: ${what} (${kind}). ${causeOf(error)} This is told once for each kind: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
-    warn(this.#logger, text, error.code)
+    const text = `${what} (${kind}). ${causeOf(error)} This is told once for each kind: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
+    this.#warn(text, error.code)
   }
 
   /** Tells of the first loss that nobody else is told of. */
   unreported({ code, message }: Pick<HooklineError, 'code' | 'message'>): void {
-    if (this.#told.has('unreported')) return
-    this.#told.add('unreported')
+    if (!this.#isFirst('unreported')) return
     const what = `a message was lost (${code}) that no callback and no onFailed is told of`
-    warn(this.#logger, `hookline: ${what}. ${message}`, code)
+    this.#warn(`${what}. ${message}`, code)
+  }
+
+  #isFirst(kind: string): boolean {
+    if (this.#told.has(kind)) return false
+    this.#told.add(kind)
+    return true
+  }
+
+  #warn(text: string, code: string): void {
+    const warning = `hookline: ${text}`
+    guard(log, 'the warning', () => {
+      const { process } = globalThis as { process?: Process }
+      if (this.#logger) return this.#logger.warn(warning)
+      if (process?.emitWarning) process.emitWarning(warning, { type: 'HooklineWarning', code })
+      else console.warn(warning)
+      return undefined
+    })
   }
 }
 
@@ -58,14 +73,4 @@ const FIELDS =
 
 interface Process {
   emitWarning?: (text: string, options: { type: string; code: string }) => void
-}
-
-function warn(logger: Guarded<'warn'> | undefined, text: string, code: string): void {
-  guard(log, 'the warning', () => {
-    const { process } = globalThis as { process?: Process }
-    if (logger) return logger.warn(text)
-    if (process?.emitWarning) process.emitWarning(text, { type: 'HooklineWarning', code })
-    else console.warn(text)
-    return undefined
-  })
 }
