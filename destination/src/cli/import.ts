@@ -17,6 +17,10 @@ once: a line without a messageId gets one that is derived from the name of the f
 call. So a file that is imported again is forwarded once, and equal lines of two files are both forwarded. A file that
 was renamed is another import, unless --name gives the old name. The standard input has no name: give it one with --name.
 
+The progress is that of one collector and one write key. With others, the command is refused, and you choose: --restart
+sends them the whole file, --progress OTHER does so and keeps this progress, and --continue sends only the rest, for a
+collector that has a new address or a source that has a new key.
+
 A line that is not a valid call is reported, and the import continues with the next line. A number that JavaScript
 cannot hold exactly is reported with its line, and its call is imported. While the collector does not answer, the import
 waits. A call for which the collector fails again and again, while it accepts others, is given up after some two minutes
@@ -65,6 +69,12 @@ export const addImport: AddCommand = (program) => {
     )
     .option('--progress <file>', 'file that saves the progress (default: FILE.progress)')
     .option('--restart', 'start at the first line, even if an earlier import got further')
+    .addOption(
+      new Option(
+        '--continue',
+        'continue the earlier import, although the collector has a new address or the source a new key',
+      ).conflicts('restart'),
+    )
     .option('--bad <file>', 'write the number and the problem of each refused line, as NDJSON')
     .option('--dry-run', 'check all lines, but send nothing')
     .option('--json', 'print the outcome as JSON')

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { describe, test } from 'vitest'
-import { call, folderOf } from './import/history.js'
+import { call, folderOf, progressOf } from './import/history.js'
 import { emptyFolder, run, start } from './process.js'
 
 describe('import', { concurrent: true }, () => {
@@ -334,6 +334,115 @@ describe('import', { concurrent: true }, () => {
     expect([again, named, restarted]).toEqual([second, first, earlier])
   })
 
+  test('another collector or write key gets no rest without its beginning, unless --continue says so', async ({
+    expect,
+  }) => {
+    await using test = await collect()
+    await using prod = await collect()
+    const folder = folderOf(3, 0)
+    const file = join(folder, 'history.ndjson')
+    const to = (url: string, ...more: string[]) =>
+      run(['import', 'history.ndjson', '--to', url, ...more], { folder })
+    const refused = (why: string) => ({ code: 2, stdout: '', stderr: `${why}\n` })
+
+    expect(await to(test.url, '--key', 'one')).toMatchObject({ code: 0 })
+    writeFileSync(file, `${readFileSync(file, 'utf8')}${JSON.stringify(call(4))}\n`)
+    expect(await to(prod.url, '--key', 'one')).toEqual(
+      refused(
+        `history.ndjson was imported up to line 3 to ${test.url}/v1/batch, but this command sends to ${prod.url}/v1/batch. ` +
+          'If this is another collector, give --restart to send it the whole file, or --progress OTHER to also keep this progress. ' +
+          'If the same collector has a new address, give --continue to send the rest there.',
+      ),
+    )
+    expect(await to(test.url, '--key', 'two')).toEqual(
+      refused(
+        'history.ndjson was imported up to line 3 with another write key. ' +
+          'If this is the key of another source, give --restart to send it the whole file, or --progress OTHER to also keep this progress. ' +
+          'If the key of the same source was changed, give --continue to send the rest with the new key.',
+      ),
+    )
+    expect([test.users.length, prod.users]).toEqual([3, []])
+
+    await to(prod.url, '--key', 'one', '--progress', 'prod.progress')
+    expect(prod.users.splice(0)).toEqual(['u1', 'u2', 'u3', 'u4'])
+    await to(test.url, '--key', 'two', '--continue')
+    expect(test.users.splice(0)).toEqual(['u1', 'u2', 'u3', 'u4'])
+    expect(await to(test.url, '--key', 'two')).toMatchObject({
+      code: 0,
+      stdout: 'There are no new lines to import.\n',
+    })
+    await to(prod.url, '--key', 'two', '--restart')
+    expect(prod.users).toEqual(['u1', 'u2', 'u3', 'u4'])
+    expect(readFileSync(join(folder, 'history.ndjson.progress'), 'utf8')).not.toContain('two')
+    expect((await to(prod.url, '--restart', '--continue')).stderr).toMatch(
+      /'--continue' cannot be used with option '--restart'/,
+    )
+  })
+
+  test('the same collector may be spelled in another way, and nothing accepted is of no collector', async ({
+    expect,
+  }) => {
+    await using collector = await collect()
+    const folder = folderOf(3, 1)
+    const to = (url: string) => run(['import', 'history.ndjson', '--to', url, '--json'], { folder })
+    await using refusing = createServer((_request, response) => {
+      response.writeHead(401).end('{"success":false}')
+    }).listen(0, '127.0.0.1')
+    await once(refusing, 'listening')
+    const { port } = refusing.address() as AddressInfo
+    expect((await to(`http://127.0.0.1:${port}`)).stdout).toContain('401')
+    expect(progressOf(folder).line).toBe(1)
+    expect(JSON.parse((await to(collector.url)).stdout)).toMatchObject({ accepted: 2 })
+    for (const url of [
+      `${collector.url}/`,
+      `${collector.url}/v1/batch/`,
+      collector.url.replace('http', 'HTTP'),
+    ]) {
+      expect(JSON.parse((await to(url)).stdout)).toMatchObject({ accepted: 0, badBefore: 1 })
+    }
+  })
+
+  test('progress of an earlier version goes on, and says that it does not know its collector', async ({
+    expect,
+  }) => {
+    await using collector = await collect()
+    const folder = folderOf(3, 0)
+    const path = join(folder, 'history.ndjson.progress')
+    const args = ['import', 'history.ndjson', '--to', collector.url]
+    await run(args, { folder })
+    const { target, ...earlier } = JSON.parse(readFileSync(path, 'utf8')) as { target?: object }
+    expect(target).toBeDefined()
+    writeFileSync(path, JSON.stringify(earlier))
+    expect(await run(args, { folder })).toEqual({
+      code: 0,
+      stdout: 'There are no new lines to import.\n',
+      stderr:
+        'The progress was saved by an earlier version, which did not save the collector and the write key. If they were others, give --restart to send the whole file.\n' +
+        'Continuing after line 3, where an earlier import stopped.\n',
+    })
+  })
+
+  test('--name of an import that has another one is refused, also with --restart', async ({
+    expect,
+  }) => {
+    await using collector = await collect()
+    const folder = folderOf(3, 0)
+    const args = ['import', 'history.ndjson', '--to', collector.url]
+    for (const more of [[], ['--name', 'history.ndjson'], ['--restart']]) {
+      expect(await run([...args, ...more], { folder })).toMatchObject({ code: 0 })
+    }
+    for (const more of [[], ['--restart']]) {
+      expect(await run([...args, '--name', 'b', ...more], { folder })).toEqual({
+        code: 2,
+        stdout: '',
+        stderr:
+          'The import of history.ndjson has the name "history.ndjson", and keeps it, so that no call is forwarded twice. ' +
+          'Leave out --name. To import the file a second time with ids of its own, also give --progress OTHER.\n',
+      })
+    }
+    expect(collector.users).toHaveLength(6)
+  })
+
   test('a signal that comes after the last line stops it while the collector is away, and the next one continues', async ({
     expect,
   }) => {
@@ -434,3 +543,22 @@ describe('import', { concurrent: true }, () => {
     expect(ended.code).toBe(2)
   })
 })
+
+/** A collector that accepts all calls, and keeps their users. */
+async function collect() {
+  const users: string[] = []
+  const server = createServer((request, response) => {
+    void json(request).then((body) => {
+      const { batch } = body as { batch: { userId: string }[] }
+      users.push(...batch.map(({ userId }) => userId))
+      response.end('{"success":true}')
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return {
+    users,
+    url: `http://127.0.0.1:${port}`,
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+}

@@ -24,6 +24,7 @@ export interface ImportOptions extends CollectorOptions {
   name?: string
   progress?: string
   restart?: true
+  continue?: true
   bad?: string
   dryRun?: true
   json?: true

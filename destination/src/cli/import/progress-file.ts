@@ -3,6 +3,7 @@ import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:
 import type { RefusedLine } from './ledger.js'
 import { readPart } from './read-part.js'
 import type { Place } from './row.js'
+import type { Target } from './target.js'
 
 /** The progress of an import. It is saved in a file, so that the next import continues from there. */
 export interface Progress extends Place {
@@ -12,6 +13,8 @@ export interface Progress extends Place {
   name?: string | undefined
   /** The columns of a CSV file. */
   header?: readonly string[]
+  /** Where the accepted calls were sent. Left out by earlier versions. */
+  target?: Target
   /** The number of lines whose calls were accepted. */
   accepted: number
   /** The number of lines that were refused. */

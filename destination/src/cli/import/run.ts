@@ -11,6 +11,7 @@ import { meaningOf, type ImportOptions } from './options.js'
 import { exitCodeOf, toJson, toLines, type Outcome } from './outcome.js'
 import { nameOf, openBadFile, readEarlier, Saved } from './saved.js'
 import { openSource, requireFile } from './source.js'
+import { requireSameTarget, targetOf, type Target } from './target.js'
 
 /**
  * Imports a file, and prints the outcome.
@@ -23,7 +24,8 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   const before = readEarlier(file, options)
   const name = nameOf(file, options, before)
   const source = openSource(file, options, before)
-  const analytics = await openCollector(options)
+  const { analytics, target } = await openCollector(options)
+  if (before && target) requireSameTarget(file, target, before, options)
   const badFile = openBadFile(file, options, before)
   if (before) {
     const line = before.line.toLocaleString('en-US')
@@ -55,7 +57,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   }
   process.on('SIGINT', stop).on('SIGTERM', stop)
 
-  const saved = new Saved({ file, options, name, before, badFile, header: source.header })
+  const saved = new Saved({ file, options, name, target, before, badFile, header: source.header })
   const saving = setInterval(() => {
     saved.save(work)
   }, SAVE_MS)
@@ -118,7 +120,10 @@ const SAVE_MS = 1_000
 /** How long calls that are under way may take to end after a signal to stop, in ms. The process ends within 5 s. */
 const STOP_MS = 4_500
 
-async function openCollector(options: ImportOptions): Promise<Analytics> {
+/** Opens the client. A dry run has no target. */
+async function openCollector(
+  options: ImportOptions,
+): Promise<{ analytics: Analytics; target?: Target }> {
   const settings: AnalyticsOptions = {
     flushAt: 250,
     flushAfter: 1_000,
@@ -126,13 +131,16 @@ async function openCollector(options: ImportOptions): Promise<Analytics> {
     onFailed: () => undefined,
   }
   if (!options.dryRun) {
-    const { key, endpoint } = await findCollector(options)
+    const found = await findCollector(options)
+    const { key, endpoint } = found
     // So that the messages that arrive meanwhile need not wait for the import.
     const headers = { 'X-Lane': 'bulk' }
-    return openClient(key, { ...settings, endpoint, headers })
+    const analytics = openClient(key, { ...settings, endpoint, headers })
+    return { analytics, target: targetOf(found) }
   }
   const answer = { status: 200, headers: { get: () => null }, text: () => Promise.resolve('{}') }
-  return openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) })
+  const fetch = () => Promise.resolve(answer)
+  return { analytics: openClient('dry-run', { ...settings, fetch }) }
 }
 
 /** The most refused lines that are printed, and the most changed numbers. */

@@ -13,6 +13,7 @@ import {
   writeProgress,
   type Progress,
 } from './progress-file.js'
+import type { Target } from './target.js'
 
 /** The name of the progress file; `undefined` if there is none, as for the standard input. */
 function progressPath(file: string, { progress, dryRun }: ImportOptions): string | undefined {
@@ -48,6 +49,8 @@ export function readEarlier(file: string, options: ImportOptions): Progress | un
 /**
  * The name of an import, from which the ids of its messages are derived. An import that is continued or started again
  * keeps its name, also the missing one of an earlier version, so that no call is forwarded twice.
+ *
+ * @throws CommandError if `--name` gives it another one.
  */
 export function nameOf(
   file: string,
@@ -55,8 +58,17 @@ export function nameOf(
   before: Progress | undefined,
 ): string | undefined {
   const earlier = before ?? (options.restart && restarted(file, options))
-  if (earlier) return earlier.name
-  return options.name ?? (file === '-' ? '' : basename(file))
+  if (!earlier) return options.name ?? (file === '-' ? '' : basename(file))
+  if (options.name === undefined || options.name === earlier.name) return earlier.name
+  const had =
+    earlier.name === undefined
+      ? 'was started by an earlier version, without a name'
+      : `has the name ${JSON.stringify(earlier.name)}`
+  throw new CommandError(
+    EXIT.usage,
+    `The import of ${file} ${had}, and keeps it, so that no call is forwarded twice. Leave out --name. ` +
+      'To import the file a second time with ids of its own, also give --progress OTHER.',
+  )
 }
 
 /** The progress that `--restart` ignores; `undefined` if there is none, or if it is of another file. */
@@ -138,6 +150,7 @@ export class Saved {
       file: string
       options: ImportOptions
       name: string | undefined
+      target: Target | undefined
       before: Progress | undefined
       badFile: BadFile | undefined
       header: () => readonly string[] | undefined
@@ -181,7 +194,7 @@ export class Saved {
   }
 
   #writeProgress({ place, accepted }: Import): string | undefined {
-    const { file, options, name, before, badFile, header } = this.parts
+    const { file, options, name, target, before, badFile, header } = this.parts
     const names = header()
     if (this.#path === undefined || place.offset === 0) return undefined
     try {
@@ -190,6 +203,7 @@ export class Saved {
         name,
         ...place,
         ...(names && { header: names }),
+        ...(target && { target }),
         accepted: (before?.accepted ?? 0) + accepted,
         bad: this.#bad,
         refused: this.#refused,
