@@ -16,13 +16,15 @@ interface ReplayOptions extends AdminOptions, DeliveryFilter {
   force?: true
   dryRun?: true
   confirm?: number
+  asOf?: number
   json?: true
 }
 
 const EXAMPLES = `
 Sends dead letters again: immediately, with a new retry window of 4 hours, signed with the current secret. The dead
 letters of one message, or with the given ids, are sent at once. With a filter or --all they are counted first, and sent
-only after you confirm the count: type it in, or give --confirm. The command needs the admin or the operator token.
+only after you confirm the count: type it in, or give --confirm. With the --as-of that --dry-run has printed, only what
+was counted then is sent, and nothing twice. The command needs the admin or the operator token.
 
 Examples:
   $ hookline-destination replay --message 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
@@ -42,6 +44,11 @@ export const addReplay: AddCommand = (program) => {
     .option('--force', 'with ids or --message: also deliveries that have succeeded')
     .option('--dry-run', 'count them, but send nothing')
     .option('--confirm <count>', 'send them if this is their count', wholeNumber(0, 1e12))
+    .option(
+      '--as-of <ms>',
+      'only what could be sent at this time, which --dry-run prints, and was not sent since',
+      wholeNumber(0, Number.MAX_SAFE_INTEGER),
+    )
   addAdminOptions(command)
     .option('--json', 'print JSON')
     .addHelpText('after', EXAMPLES)
@@ -64,7 +71,7 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   const isBulk = 'filter' in which || 'all' in which
   if (isBulk && options.force) throw new CommandError(EXIT.usage, FORCED_BULK)
   const { ask } = await findAdmin(options)
-  const run = async (dryRun: boolean, confirm?: number, asOf?: number) => {
+  const run = async (dryRun: boolean, confirm?: number, asOf = options.asOf) => {
     const force = options.force ?? false
     return (await ask('/replay', { ...which, force, dryRun, confirm, asOf })) as Replayed
   }
@@ -72,6 +79,8 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
     const counted = await run(true)
     if (counted.matched + counted.kept.length === 0) await requireKnownNames(ask, options)
     print(counted, options)
+    if (counted.matched > 0 && !options.json)
+      console.log(`To send them, give ${choiceOf(counted)}.`)
     return
   }
   let count = options.confirm
@@ -121,15 +130,20 @@ async function confirm(counted: Replayed, { confirm: given, json }: ReplayOption
   if (given === matched) return
   if (given !== undefined) {
     throw countChanged(
-      `The count is ${matched}, not ${given}. Nothing was sent. Give --confirm ${matched} to send them.`,
+      `The count is ${matched}, not ${given}. Nothing was sent. To send them, give ${choiceOf(counted)}.`,
     )
   }
   if (!canAsk(json)) {
-    const message = `${describe(counted)}\nNothing was sent. Give --confirm ${matched} to send them.`
+    const message = `${describe(counted)}\nNothing was sent. To send them, give ${choiceOf(counted)}.`
     throw new CommandError(EXIT.usage, message, 'not_confirmed')
   }
   const typed = await question(`${describe(counted)}\nType ${matched} to send them again: `)
   if (typed !== String(matched)) throw new CommandError(EXIT.failed, 'Nothing was sent.')
+}
+
+/** The options that send exactly what was counted. */
+function choiceOf({ matched, asOf }: Replayed): string {
+  return `--confirm ${matched}${asOf === undefined ? '' : ` --as-of ${asOf}`}`
 }
 
 /** The error that the API gives if the count changes after this command has counted. */

@@ -70,7 +70,9 @@ async function replay(
   const states: State[] = force ? ['dead', 'done'] : ['dead']
   const counts = new Map<string, number>()
   const lane = laneOf(which)
-  const asOf = given ?? (dryRun ? Math.ceil(store.clock.now()) : undefined)
+  const now = Math.ceil(store.clock.now())
+  requirePast(given, now)
+  const asOf = given ?? (dryRun ? now : undefined)
   let matched = 0
   let replayed = 0
   const kept = new Map<string, number>()
@@ -104,6 +106,18 @@ async function replay(
     dryRun,
     ...(asOf !== undefined && { asOf }),
   }
+}
+
+/** In ms. The process that has counted may know the clock of the store a little better. */
+const AHEAD_MS = 1_000
+
+/** @throws Refusal if a time is not over yet: what becomes a dead letter until then would be sent again and again. */
+function requirePast(asOf: number | undefined, now: number): void {
+  if (asOf === undefined || asOf <= now + AHEAD_MS) return
+  const message =
+    `asOf must not be in the future: the clock of the store shows ${now}, got ${asOf}. ` +
+    'Count with "dryRun": true, and give the asOf of the answer.'
+  throw new Refusal(400, 'invalid_parameter', message)
 }
 
 /**

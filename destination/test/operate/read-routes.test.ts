@@ -617,6 +617,29 @@ describe('a replay', () => {
     ])
   })
 
+  test('as of the future is refused: what dies until then would be sent again', async () => {
+    const { destination } = await running()
+    const counted = await ask(destination, '/replay', { body: { all: true, dryRun: true } })
+    const { asOf: now } = counted.body as unknown as Required<Replayed>
+    const asOf = now + 3_600_000
+    for (const which of [{ all: true }, { ids: [1] }, { all: true, dryRun: true }]) {
+      const refused = await ask(destination, '/replay', { body: { ...which, asOf } })
+      expect(refused).toMatchObject({
+        status: 400,
+        body: {
+          error: {
+            code: 'invalid_parameter',
+            message: expect.stringMatching(
+              new RegExp(
+                `^asOf must not be in the future: the clock of the store shows \\d+, got ${asOf}\\. Count with "dryRun": true, and`,
+              ),
+            ) as string,
+          },
+        },
+      })
+    }
+  })
+
   test('by ids or message takes what has arrived only by force', async () => {
     const { crm, destination } = await running()
     await post(destination, [track('m')])
