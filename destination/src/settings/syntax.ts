@@ -1,5 +1,13 @@
 import { isUtf8 } from 'node:buffer'
-import { LineCounter, parseDocument, visit, type Document, type ErrorCode } from 'yaml'
+import {
+  isScalar,
+  LineCounter,
+  parseAllDocuments,
+  parseDocument,
+  visit,
+  type Document,
+  type ErrorCode,
+} from 'yaml'
 import { SettingsError } from './settings-error.js'
 
 /** An error in the syntax of a text. Line and column count from 1. */
@@ -13,12 +21,13 @@ export interface SyntaxFault {
  * Parses the text of a file, which may begin with a byte order mark.
  *
  * @param shown - The name of the file for messages.
- * @throws SettingsError with every error in the syntax, or with the first byte that is not UTF-8.
+ * @throws SettingsError with every error in the syntax, or with the first byte that no text in UTF-8 has.
  */
 export function parseText(bytes: Buffer, isYaml: boolean, shown: string): unknown {
-  const parsed = isUtf8(bytes)
-    ? (isYaml ? parseYaml : parseJson)(bytes.toString().replace(/^\uFEFF/, ''))
-    : { faults: [encodingFault(bytes)] }
+  const fault = zeroFault(bytes) ?? encodingFault(bytes)
+  const parsed = fault
+    ? { faults: [fault] }
+    : (isYaml ? parseYaml : parseJson)(bytes.toString().replace(/^\uFEFF/, ''))
   if ('value' in parsed) return parsed.value
   const problems = parsed.faults.map(({ line, column, message }) => ({
     path: `line ${line}, column ${column}`,
@@ -27,8 +36,18 @@ export function parseText(bytes: Buffer, isYaml: boolean, shown: string): unknow
   throw new SettingsError('settings_syntax', shown, problems)
 }
 
+/** Finds a byte 0. UTF-16 has one in each letter of English, and without its mark it is UTF-8 too. */
+function zeroFault(bytes: Buffer): SyntaxFault | undefined {
+  const at = bytes.indexOf(0)
+  if (at < 0) return undefined
+  const before = bytes.toString('utf8', 0, at)
+  const message = 'there is a byte 0, as in UTF-16. Save the file as UTF-8.'
+  return { ...placeOf(before, before.length), message }
+}
+
 /** Finds the first byte that is not UTF-8. It would become U+FFFD, and a secret with it would be another secret. */
-function encodingFault(bytes: Buffer): SyntaxFault {
+function encodingFault(bytes: Buffer): SyntaxFault | undefined {
+  if (isUtf8(bytes)) return undefined
   const changed = Buffer.from(bytes.toString())
   const at = bytes.findIndex((byte, i) => byte !== changed[i])
   // With `stream`, it leaves out the start of a character that is cut off. U+FFFD may begin with the same bytes.
@@ -63,14 +82,27 @@ function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] }
 
 function checkYaml(text: string) {
   const lineCounter = new LineCounter()
-  const document = parseDocument(text, { lineCounter, prettyErrors: false })
+  const options = { lineCounter, prettyErrors: false }
+  const [document = parseDocument(text, options), second] = [
+    ...parseAllDocuments(text, options),
+  ].filter(hasContent)
   const faults = document.errors.map(({ code, message, pos }): SyntaxFault => {
     const { line, col: column } = lineCounter.linePos(pos[0])
     // After a colon, the message may quote the file, and the quoted text may be a secret.
     const [said = ''] = message.split(': ')
     return { line, column, message: OWN_MESSAGES[code] ?? `${said}.` }
   })
+  if (second) {
+    const { line, col: column } = lineCounter.linePos(second.range[0])
+    const message = 'a second document begins here (---). Remove it: only one is read.'
+    faults.push({ line, column, message })
+  }
   return { document, faults: faults.length > 0 ? faults : aliasFaults(document, lineCounter) }
+}
+
+/** Whether a document is more than its line `---`. Programs that join files end with such a line. */
+function hasContent({ contents, errors }: Document): boolean {
+  return errors.length > 0 || !(isScalar(contents) && contents.value === null && !contents.source)
 }
 
 const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
@@ -78,7 +110,6 @@ const REPEATED = 'this field occurs twice in the same object. Remove one of the 
 /** The messages for errors of the parser whose own message is meant for programmers. */
 const OWN_MESSAGES: Partial<Record<ErrorCode, string>> = {
   DUPLICATE_KEY: REPEATED,
-  MULTIPLE_DOCS: 'a second document begins here (---). Remove it: only one is read.',
 }
 
 /** Finds the fields that an object has twice. JSON.parse does not report them. The text must be valid JSON. */

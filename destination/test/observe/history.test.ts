@@ -133,6 +133,17 @@ describe('bins of durations', () => {
     expect(bins.quantile(1)).toBeGreaterThan(900)
   })
 
+  test('tell no duration that is longer than all, also together', () => {
+    const [bins, others] = [new DurationBins(), new DurationBins()]
+    bins.add(1_025)
+    others.add(513)
+    others.merge(bins)
+    for (const each of [bins, others]) expect(each.quantile(0.99)).toBe(1_025)
+    bins.clear()
+    bins.add(513)
+    expect(bins.quantile(0.99)).toBe(513)
+  })
+
   test('of nothing tell nothing', () => {
     expect(new DurationBins().quantile(0.5)).toBeNull()
   })

@@ -175,6 +175,27 @@ test('a second YAML document is refused at its start', () => {
   ])
 })
 
+test.each([`${YAML}---\n`, `${YAML}---\n# the end\n---\n`, `---\n---\n${YAML}`])(
+  'a YAML document without content is no second one: %j',
+  (text) => {
+    const env = { WEB_KEY: 'key' }
+    const expected = readSettings(write(YAML, 'a.yaml'), env)
+    expect(readSettings(write(text, 'a.yaml'), env)).toEqual(expected)
+  },
+)
+
+test.each(['a.yaml', 'a.json'])('%s in UTF-16 without its mark is named', (name) => {
+  const bytes = Buffer.from('{}\n', 'utf16le')
+  const { code, problems } = refusal(() => readSettings(write(bytes, name), {}))
+  expect(code).toBe('settings_syntax')
+  expect(problems).toEqual([
+    {
+      path: 'line 1, column 2',
+      message: 'there is a byte 0, as in UTF-16. Save the file as UTF-8.',
+    },
+  ])
+})
+
 test('a field occurs twice only if one object has the same name twice', () => {
   const twice = (text: string) => {
     const parsed = parseJson(text)
