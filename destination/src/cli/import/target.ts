@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { CommandError, EXIT } from '../command.js'
 import type { ImportOptions } from './options.js'
-import type { Progress } from './progress-file.js'
+import type { Place } from './row.js'
 
 /** Where an import sends its calls, in a form that can be saved and compared. It contains no secret. */
 export interface Target {
@@ -27,6 +27,12 @@ function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16)
 }
 
+/** What is saved of an earlier import. */
+interface Earlier extends Pick<Place, 'line'> {
+  accepted: number
+  target?: Target
+}
+
 /**
  * Makes sure that an import which is continued sends the rest where the lines before it are.
  *
@@ -35,7 +41,7 @@ function hashOf(text: string): string {
 export function requireSameTarget(
   file: string,
   target: Target,
-  before: Progress,
+  before: Earlier,
   options: ImportOptions,
 ): void {
   if (options.continue || before.accepted === 0) return
