@@ -1,3 +1,4 @@
+import type { Needs } from '../settings/check.js'
 import { localUrl } from '../settings/network.js'
 import type { Settings } from '../settings/settings.js'
 import { CommandError, EXIT, fromEnvironment } from './command.js'
@@ -14,6 +15,8 @@ export interface CollectorOptions {
 export const COLLECTOR_HELP = `The write key is taken from --key, from HOOKLINE_WRITE_KEY, or from the first source of the settings in this folder.
 The collector is taken from --to, from ANALYTICS_ENDPOINT, or from the listen address of these settings. For
 both, the first of these that is given is used.`
+
+const FIRST_KEY: Needs = { sources: (_source, index) => (index === 0 ? ['writeKey'] : []) }
 
 /**
  * Finds the write key and the collector.
@@ -32,7 +35,7 @@ export async function findCollector({
     ...(given === undefined ? (['sources'] as const) : []),
     ...(isNamed ? [] : (['listen'] as const)),
   ]
-  const local = needed.length === 0 ? undefined : await readLocalSettings(config, needed)
+  const local = needed.length === 0 ? undefined : await readLocalSettings(config, needed, FIRST_KEY)
   const { sources, listen } = (local?.settings ?? {}) as Partial<Settings>
   const found = given ?? sources?.[0]?.writeKey
   if (!found) {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { InvalidArgumentError } from 'commander'
 import type { examine, Finding } from '../operate/doctor.js'
 import { printable } from '../observe/printable.js'
+import { expandEnvironment } from '../settings/environment.js'
 import { shownFile } from '../settings/file.js'
 import { problemOfUrl } from '../settings/url.js'
 import {
@@ -80,7 +81,15 @@ function isReached({ step, code }: Finding): boolean {
 }
 
 async function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
-  const local = await readLocalSettings(config, ['destinations', 'allowNetworks', 'ca'])
+  const isExamined = (given: { url?: unknown }) =>
+    expandEnvironment(given.url, process.env).value === url
+  const local = await readLocalSettings(config, ['destinations', 'allowNetworks', 'ca'], {
+    destinations: ({ webhooks }) =>
+      Array.isArray(webhooks) && webhooks.some((each) => isExamined(each ?? {}))
+        ? ['name', 'webhooks', 'sharedSecret', 'webhookSecret']
+        : [],
+    webhooks: isExamined,
+  })
   const known = local?.settings.destinations.flatMap((destination) =>
     destination.webhooks
       .filter((endpoint) => endpoint.url === url)

@@ -18,6 +18,8 @@ export interface Secrets {
   why?: string
 }
 
+const NAME_AND_SECRETS = ['name', 'sharedSecret', 'webhookSecret']
+
 /**
  * Finds the secrets to verify with: that of `--secret`, of `HOOKLINE_SECRET`, or those of the settings.
  *
@@ -29,7 +31,10 @@ async function findSecrets({ secret, config, destination }: SecretOptions): Prom
   if (given !== undefined) {
     return { secrets: [given], from: secret === undefined ? 'HOOKLINE_SECRET' : '--secret' }
   }
-  const local = await readLocalSettings(config, ['destinations'])
+  const local = await readLocalSettings(config, ['destinations'], {
+    destinations: ({ name }) =>
+      destination === undefined || name === destination ? NAME_AND_SECRETS : ['name'],
+  })
   const all = local?.settings.destinations ?? []
   const wanted = all.filter(({ name }) => destination === undefined || name === destination)
   if (destination !== undefined && wanted.length === 0) {

@@ -34,18 +34,34 @@ export type PartName =
   | 'allowNetworks'
   | 'ca'
 
+/** A source, a destination or an endpoint as the file has it. */
+type Given = Readonly<Record<string, unknown>>
+
+/** What a command needs of the lists that it reads. Without a function, it needs all of a list. */
+export interface Needs {
+  /** The fields of a source that are needed. */
+  sources?: (given: Given, index: number) => readonly string[]
+  /** The fields of a destination that are needed. */
+  destinations?: (given: Given) => readonly string[]
+  /** Whether an endpoint is needed. */
+  webhooks?: (given: Given) => boolean
+}
+
 /**
  * Fills in and checks only the given settings, as {@link checkSettings} does. The others may be wrong, or refer to environment
  * variables that only the service has. Rules between the settings are not checked.
+ *
+ * @param needs - What is not needed of these settings has some valid value in the result.
  */
 export function checkParts<Name extends PartName>(
   raw: unknown,
   names: readonly Name[],
   env: Environment,
   folder: string,
+  needs: Needs = {},
 ): { settings: Pick<Settings, Name> } | { problems: Problem[] } {
   const mask = Object.fromEntries(names.map((name) => [name, true])) as Record<PartName, true>
-  const { value, ...before } = expandEnvironment(partsOf(raw, names), env)
+  const { value, ...before } = expandEnvironment(neededOf(partsOf(raw, names), needs), env)
   const checked = check(settingsSchema(folder, hasKey(raw)).pick(mask), value, [], before)
   if ('problems' in checked) return checked
   const { sources, destinations, ...rest } = checked.data as Partial<typeof checked.data>
@@ -58,8 +74,54 @@ export function checkParts<Name extends PartName>(
 }
 
 function partsOf(raw: unknown, names: readonly string[]): unknown {
-  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw
+  if (!isGiven(raw)) return raw
   return Object.fromEntries(Object.entries(raw).filter(([name]) => names.includes(name)))
+}
+
+/** Replaces what is not needed by something valid. All stays at its place in its list, because problems name the place. */
+function neededOf(parts: unknown, { sources, destinations, webhooks }: Needs): unknown {
+  if (!isGiven(parts)) return parts
+  const sourceOf =
+    sources && ((given: Given, i: number) => pick(given, 'source', sources(given, i)))
+  const destinationOf =
+    destinations &&
+    ((given: Given) => {
+      const picked = pick(given, 'destination', destinations(given))
+      const endpointOf = webhooks && ((one: Given) => (webhooks(one) ? one : UNNEEDED_ENDPOINT))
+      return { ...picked, webhooks: mapGiven(picked['webhooks'], endpointOf) }
+    })
+  return Object.fromEntries(
+    Object.entries(parts).map(([name, value]) => {
+      if (name === 'sources') return [name, mapGiven(value, sourceOf)]
+      return [name, name === 'destinations' ? mapGiven(value, destinationOf) : value]
+    }),
+  )
+}
+
+/** No command is asked about this URL: a name that ends so does not exist. Source: RFC 2606 section 2. */
+const UNNEEDED_ENDPOINT = { url: 'https://unneeded.invalid/' }
+
+/** What stands for the required fields that are not needed. */
+const UNNEEDED = {
+  source: { name: 'unneeded', writeKey: 'unneeded' },
+  destination: { name: 'unneeded', sources: ['unneeded'], webhooks: [UNNEEDED_ENDPOINT] },
+}
+
+/** Leaves out the fields that are not needed. A field that does not exist stays: it may be one that is needed, and misspelled. */
+function pick(given: Given, kind: keyof typeof UNNEEDED, needed: readonly string[]): Given {
+  const isUnneeded = (field: string) => FIELDS[kind].includes(field) && !needed.includes(field)
+  const filled = Object.entries(UNNEEDED[kind]).filter(([field]) => isUnneeded(field))
+  const kept = Object.entries(given).filter(([field]) => !isUnneeded(field))
+  return Object.fromEntries([...filled, ...kept])
+}
+
+function mapGiven(list: unknown, map?: (given: Given, index: number) => unknown): unknown {
+  if (!map || !Array.isArray(list)) return list
+  return list.map((each: unknown, index) => (isGiven(each) ? map(each, index) : each))
+}
+
+function isGiven(value: unknown): value is Given {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function hasKey(value: unknown): boolean {

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join, resolve } from 'node:path'
 import { isPostgres, sqlitePath } from '../store/kind.js'
-import { checkParts, checkSettings, type PartName } from './check.js'
+import { checkParts, checkSettings, type Needs, type PartName } from './check.js'
 import type { Environment } from './environment.js'
 import { shownFile } from './file.js'
 import type { Problem } from './problem.js'
@@ -28,8 +28,10 @@ export function readParts<Name extends PartName>(
   file: string,
   env: Environment,
   names: readonly Name[],
+  needs?: Needs,
 ): Pick<Settings, Name> {
-  return settingsOf(checkParts(parseFile(file), names, env, dirname(resolve(file))), file)
+  const folder = dirname(resolve(file))
+  return settingsOf(checkParts(parseFile(file), names, env, folder, needs), file)
 }
 
 function parseFile(file: string): unknown {

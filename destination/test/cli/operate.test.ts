@@ -333,6 +333,39 @@ describe('commands beside a service, whose secrets only it has', () => {
     const shares = await runInside(['store', 'shares', '--config', file])
     expect(shares.stderr).toBe(`${file}: ${unset('store')}`)
   })
+
+  test('need of sources and destinations only what they use', async () => {
+    const url = await nobody()
+    const secret = { sharedSecret: 's3cret' }
+    const file = join(
+      folderWith({
+        listen: new URL(url).host,
+        sources: [
+          { name: 'web', writeKey: 'key' },
+          { name: 'shop', writeKey: UNSET },
+        ],
+        destinations: [
+          { name: 'crm', sources: ['web'], webhooks: [{ url: UNSET }], ...secret },
+          {
+            ...{ name: 'erp', sources: ['web'], ...secret },
+            webhooks: [{ url }, { url: UNSET, headers: { 'X-Key': UNSET } }],
+          },
+          { name: 'other', sources: ['web'], webhooks: [{ url: UNSET }], sharedSecret: UNSET },
+        ],
+      }),
+      FILE,
+    )
+    const where = ['--config', file]
+    const sign = (...more: string[]) => runInside(['sign', file, ...where, ...more])
+    expect(await sign('--destination', 'crm')).toMatchObject({ code: 0, stderr: '' })
+    expect((await sign()).stderr).toBe(`${file}: ${unset('destinations[2].sharedSecret')}`)
+    const doctor = await runInside(['doctor', url, '--no-post', ...where])
+    expect(doctor.stderr).toBe(
+      `The endpoint belongs to the destination erp in ${file}. Its settings are used.\n`,
+    )
+    const call = ['track', '--user', 'u', '--event', 'E', '--timeout', '1']
+    expect((await runInside(['send', ...call, ...where])).stderr).toMatch(/^Not accepted: /)
+  })
 })
 
 /** A URL at which nothing listens. */
