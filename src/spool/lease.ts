@@ -100,13 +100,16 @@ interface Beat {
  * folder at the very moment in which the holder wakes up. Each side therefore acts first and looks second: the
  * holder beats and then looks for its owner file, the watcher renames the owner file and then looks for a new
  * beat. At least one of them sees the other and gives up.
+ *
+ * A takeover leaves a trace. An owner file that was removed, emptied or replaced without one is written again: the folder, and what
+ * is in it, stays with its holder.
  */
 export class Lease {
   readonly folder: string
   readonly #home: string
   readonly #log: Log
-  readonly #fd: number
-  readonly #size: number
+  readonly #owner: Uint8Array
+  #fd: number
   readonly #self = self()
   #watched = new Map<string, { beatMs: number; looks: number }>()
   #renewedMs = nowMs()
@@ -120,16 +123,15 @@ export class Lease {
     // The name starts with the time, so that the oldest folder sorts first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
     // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
-    const owner = new TextEncoder().encode(JSON.stringify(this.#self))
-    this.#size = owner.length
-    this.#fd = this.#createInAnyRoom(owner)
+    this.#owner = new TextEncoder().encode(JSON.stringify(this.#self))
+    this.#fd = this.#createInAnyRoom()
   }
 
-  #createInAnyRoom(owner: Uint8Array): number {
+  #createInAnyRoom(): number {
     let reserves: Smaller[] | undefined
     for (;;) {
       try {
-        return this.#create(owner)
+        return this.#create()
       } catch (error) {
         if (!isDiskFull(error)) throw error
         reserves ??= this.#findReserves()
@@ -140,10 +142,10 @@ export class Lease {
     }
   }
 
-  #create(owner: Uint8Array): number {
+  #create(): number {
     fs.mkdirSync(this.folder, PRIVATE_FOLDER)
     try {
-      fs.writeFileSync(ownerFile(this.folder), owner, { flag: 'wx', mode: PRIVATE_FILE })
+      fs.writeFileSync(ownerFile(this.folder), this.#owner, { flag: 'wx', mode: PRIVATE_FILE })
       return fs.openSync(ownerFile(this.folder), 'r+')
     } catch (error) {
       removeFolder(this.folder, this.#log) // a full disk is tried again every few seconds, perhaps for hours
@@ -251,12 +253,37 @@ export class Lease {
   }
 
   #look(): 'held' | 'taken' | 'gone' {
-    const hasOwner = exists(ownerFile(this.folder))
-    const isThere = hasOwner || statOf(this.folder)?.isDirectory() === true
+    const there = statOf(ownerFile(this.folder))
     // Read last: a watcher changes the owner file's size before it moves the folder.
-    const isOurs = fs.fstatSync(this.#fd).size === this.#size
-    if (hasOwner && isOurs) return 'held'
-    return isOurs && !isThere ? 'gone' : 'taken'
+    const { ino, size } = fs.fstatSync(this.#fd)
+    if (there?.ino === ino && size === this.#owner.length) return 'held'
+    const isRestored = !this.#isTaken() && this.#restore()
+    if (this.#isTaken()) return 'taken'
+    return isRestored ? 'held' : 'gone'
+  }
+
+  /** Whether a watcher has left its trace, or the one that is at work now. */
+  #isTaken(): boolean {
+    return exists(takenFile(this.folder)) || fs.fstatSync(this.#fd).size === FREE.length
+  }
+
+  /** Writes the owner file that is in the folder now, which makes it a beat, or a new one. False if the folder is gone. */
+  #restore(): boolean {
+    const { O_RDWR, O_CREAT } = fs.constants
+    let fd: number
+    try {
+      fd = fs.openSync(ownerFile(this.folder), O_RDWR | O_CREAT, PRIVATE_FILE)
+    } catch (error) {
+      if (statOf(this.folder)?.isDirectory() === true) throw error
+      return false
+    }
+    fs.closeSync(this.#fd)
+    this.#fd = fd
+    if (fs.fstatSync(fd).size === FREE.length) return false // a watcher that found none was faster
+    fs.writeSync(fd, this.#owner, 0, this.#owner.length, 0)
+    fs.ftruncateSync(fd, this.#owner.length)
+    this.#log('spool: wrote %s again', ownerFile(this.folder))
+    return true
   }
 
   /** Takes over the folders of dead holders. Call it once for each beat: it counts. */
@@ -312,9 +339,9 @@ export class Lease {
 function markTaken(folder: string, owner: Beat | undefined): boolean {
   const taken = takenFile(folder)
   if (!owner) {
-    // Another watcher may have died right after it had renamed the owner file.
-    if (exists(taken)) fs.writeFileSync(taken, FREE)
-    // Fails if the folder's maker writes its own file after all.
+    // Another watcher may have died right after it had renamed the owner file. If the file was removed, this is the only trace.
+    fs.writeFileSync(taken, FREE, { mode: PRIVATE_FILE })
+    // Fails if the folder's holder writes its own file after all.
     fs.writeFileSync(ownerFile(folder), FREE, { flag: 'wx', mode: PRIVATE_FILE })
     return true
   }

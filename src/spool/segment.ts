@@ -72,6 +72,8 @@ export class Segment {
   #fd: number | undefined
   /** Which file it is: another one may come to its path. */
   #ino = 0
+  /** Its size when it was loaded: it may have been cut before. */
+  #loadedBytes = Infinity
   #isSealed = false
   #hasStuck = false
   #settled: Place = { ...NO_RECORDS }
@@ -133,6 +135,7 @@ export class Segment {
     const { index, offset } = this.#settled
     const { ino, size } = fs.fstatSync(this.#open())
     this.#ino = ino
+    this.#loadedBytes = size
     // A file that is new has the first place, and nothing else.
     const isCut = !end && size > 0 && size < offset && !(size === PLACE_BYTES && index === 0)
     const torn = end && this.#isInPlace() ? new Uint8Array(0) : this.#search()
@@ -380,16 +383,29 @@ export class Segment {
   /**
    * Looks whether the file is in its place. If a copy that has all of it is there, that one is used from now on.
    *
-   * @returns false if somebody has removed it, or has put a shorter one in its place, as a rotation of logs does
+   * @returns `'removed'` also if somebody has put a shorter one in its place, as a rotation of logs does. A rotation may also have
+   * `'cut'` the file, and what was appended since then has filled its start with zeros.
    */
-  lookForFile(): boolean {
+  lookForFile(): 'there' | 'removed' | 'cut' {
     const there = statOf(this.path)
-    if (!there || there.size < PLACE_BYTES) return false
-    if (there.ino === this.#ino) return true
-    if (there.size < this.#end.offset) return false
+    if (!there || there.size < PLACE_BYTES) return 'removed'
+    const isShort = there.size < Math.min(this.#end.offset, this.#loadedBytes)
+    if (there.ino === this.#ino) {
+      // Only an open file was appended to.
+      const hasHead = this.#fd === undefined || placeAt(this.#bytes(0, PLACE_BYTES), 0)
+      return isShort || !hasHead ? 'cut' : 'there'
+    }
+    if (isShort) return 'removed'
     this.close()
     this.#ino = there.ino
-    return true
+    return 'there'
+  }
+
+  /** Another file gets the records that are in memory. */
+  settleRead(): void {
+    this.#settled = { ...this.#read }
+    this.#ahead.clear()
+    this.#aheadBytes = 0
   }
 
   remove(): void {

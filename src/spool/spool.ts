@@ -157,13 +157,24 @@ export class Spool {
   recheck(): void {
     this.#renew()
     try {
-      const removed = this.#segments.filter((segment) => !segment.lookForFile())
-      const paths = removed.map(({ path }) => path).join(' and ')
-      const what = `${paths} ${removed.length > 1 ? 'were' : 'was'} removed`
-      if (removed.length > 0) this.#loseRemoved(removed, what, 'spool_corrupt')
+      const states = new Map(this.#segments.map((segment) => [segment, segment.lookForFile()]))
+      const damaged = this.#segments.filter((segment) => states.get(segment) !== 'there')
+      if (damaged.length === 0) return
+      const removed = damaged.filter((segment) => states.get(segment) === 'removed')
+      for (const segment of damaged) if (!removed.includes(segment)) this.#leaveUnread(segment)
+      const paths = damaged.map(({ path }) => path).join(' and ')
+      const what = `${paths} ${damaged.length > 1 ? 'were' : 'was'} removed or cut`
+      this.#loseRemoved(removed, what, 'spool_corrupt')
     } catch (error) {
       this.#fail(error)
     }
+  }
+
+  /** Leaves only the unread messages in a file. */
+  #leaveUnread(segment: Segment): void {
+    segment.settleRead()
+    this.#seal(segment)
+    if (segment.pending > 0) this.#saveSettled(segment)
   }
 
   #keepLease(): void {

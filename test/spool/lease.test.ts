@@ -246,6 +246,111 @@ describe('a holder whose process lives', () => {
   })
 })
 
+describe('a folder whose owner file was', () => {
+  const harms: [string, (owner: string) => void][] = [
+    ['removed', fs.rmSync],
+    [
+      'renamed',
+      (owner) => {
+        renameSync(owner, `${owner}.bak`)
+      },
+    ],
+    [
+      'emptied',
+      (owner) => {
+        writeFileSync(owner, '')
+      },
+    ],
+    [
+      'overwritten',
+      (owner) => {
+        writeFileSync(owner, 'x'.repeat(1_000))
+      },
+    ],
+    [
+      'replaced by an empty one',
+      (owner) => {
+        renameSync(owner, `${owner}.bak`)
+        writeFileSync(owner, '')
+      },
+    ],
+    [
+      'replaced by a copy',
+      (owner) => {
+        fs.copyFileSync(owner, `${owner}.copy`)
+        renameSync(`${owner}.copy`, owner)
+      },
+    ],
+  ]
+
+  /** A holder whose owner file is harmed, and a process that watches it. */
+  function harmed(harm: (owner: string) => void) {
+    const home = temporary()
+    const [holder, watcher] = [new Lease(home, log), new Lease(home, log)]
+    const owner = join(holder.folder, 'owner')
+    const before = readFileSync(owner, 'utf8')
+    harm(owner)
+    return { holder, watcher, owner, before }
+  }
+
+  test.each(harms)('%s stays its holder’s, and the others see its beats', (_, harm) => {
+    const { holder, watcher, owner, before } = harmed(harm)
+    for (let look = 0; look < 20; look++) {
+      expect(holder.renew()).toBe('held')
+      utimesSync(owner, look, look) // so that each beat is a new one
+      expect(watcher.claim()).toEqual([])
+    }
+    expect(readFileSync(owner, 'utf8')).toBe(before)
+  })
+
+  test.each(harms)('%s is taken over like another one once its holder stands still', (_, harm) => {
+    const { holder, watcher } = harmed(harm)
+    expect(holder.renew()).toBe('held')
+    expect(lookForHalfAMinute(watcher)).toHaveLength(1)
+    expect(holder.renew()).toBe('taken')
+  })
+
+  test.each([
+    ['before a watcher leaves its trace is held', 1, 'held'],
+    ['before that watcher makes a new one is taken', 2, 'taken'],
+    ['after that is taken', 3, 'taken'],
+  ])('removed and whose holder wakes up right %s', (_, at, state) => {
+    const { holder, watcher } = harmed(fs.rmSync)
+    const states: string[] = []
+    const write = fs.writeFileSync
+    let writes = 0
+    const wakeAt = (place: number) => place === at && states.push(holder.renew())
+    vi.spyOn(fs, 'writeFileSync').mockImplementation((...given) => {
+      wakeAt(++writes)
+      write(...given)
+      if (writes === 2) wakeAt(3)
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(lookForHalfAMinute(watcher)).toHaveLength(at === 1 ? 0 : 1)
+    expect(states).toEqual([state])
+  })
+
+  test('emptied is its holder’s if that wakes up right before a watcher renames it', () => {
+    const { holder, watcher } = harmed((owner) => {
+      writeFileSync(owner, '')
+      utimesSync(owner, 1, 1)
+    })
+    const states: string[] = []
+    const rename = fs.renameSync
+    vi.spyOn(fs, 'renameSync').mockImplementationOnce((from, to) => {
+      states.push(holder.renew())
+      rename(from, to)
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(lookForHalfAMinute(watcher)).toEqual([])
+    expect([...states, holder.renew()]).toEqual(['held', 'held'])
+  })
+})
+
 test('a folder whose maker died before it named an owner is taken over after six looks', () => {
   const home = temporary()
   const watcher = new Lease(home, log)

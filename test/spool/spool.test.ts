@@ -367,8 +367,9 @@ describe('an outage', () => {
       const read = vi.spyOn(fs, 'readSync')
       await pass(4 * 3_600_000)
       expect(net.arrivals.length).toBeGreaterThan(500)
-      // What follows the messages in memory is read once, since one of it may show more than they do.
-      expect(read.mock.calls.length).toBeLessThanOrEqual(1)
+      // What follows the messages in memory is read once, since one of it may show more than they do. A beat reads the start of a file.
+      const reads = read.mock.calls.filter(([, bytes]) => bytes.byteLength > 100)
+      expect(reads.length).toBeLessThanOrEqual(1)
       read.mockRestore()
       const before = net.arrivals.length
       net.otherwise(200)
@@ -960,6 +961,113 @@ describe('a disk that fails', () => {
       expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
       expect(failed[0]?.error.message).toMatch(/removed|ENOENT|can't be read/)
       expect(next.failed).toEqual([])
+    },
+  )
+
+  const inEach = (directory: string, ending: string, act: (path: string) => void) => {
+    for (const path of files(directory, ending)) act(path)
+  }
+  /** What happens, and how many messages come before it is noticed; undefined if it costs none and is not reported. */
+  const harms: [string, number | undefined, (directory: string) => void][] = [
+    [
+      'the owner file is removed',
+      undefined,
+      (directory) => {
+        inEach(directory, 'owner', rmSync)
+      },
+    ],
+    [
+      'the owner file is emptied',
+      undefined,
+      (directory) => {
+        inEach(directory, 'owner', (path) => {
+          writeFileSync(path, '')
+        })
+      },
+    ],
+    [
+      'all files are removed',
+      5,
+      (directory) => {
+        inEach(directory, '', rmSync)
+      },
+    ],
+    [
+      'all files are emptied',
+      5,
+      (directory) => {
+        inEach(directory, '', (path) => {
+          truncateSync(path)
+        })
+      },
+    ],
+    [
+      'all files are cut',
+      0,
+      (directory) => {
+        inEach(directory, '', (path) => {
+          truncateSync(path, 30)
+        })
+      },
+    ],
+    [
+      'the logs are removed',
+      5,
+      (directory) => {
+        inEach(directory, '.log', rmSync)
+      },
+    ],
+    [
+      'a copy comes to the place of the directory',
+      undefined,
+      (directory) => {
+        const copy = temporary()
+        cpSync(directory, copy, { recursive: true, preserveTimestamps: true })
+        rmSync(directory, { recursive: true })
+        renameSync(copy, directory)
+      },
+    ],
+  ]
+  const moments = harms.flatMap(([what, added, harm]) =>
+    (['delivered', 'closed', 'killed'] as const).map((end) => ({ what, added, harm, end })),
+  )
+
+  test.each(moments)(
+    'while it lives ($what) costs no message that is in memory, and none arrives twice ($end)',
+    async ({ added, harm, end }) => {
+      useFakeClock()
+      const { failed, outcomes, hooks, as } = listen()
+      const net = scriptedFetch()
+      net.otherwise(503)
+      const directory = temporary()
+      const analytics = createClient(net, { spool: { directory }, ...hooks })
+      trackMany(analytics, 30, 0, as)
+      await turns()
+      const other = scriptedFetch()
+      const watcher = createClient(other, { spool: { directory } })
+      await pass(2_000)
+      harm(directory)
+      trackMany(analytics, added ?? 0, 30, as)
+      await pass(40_000)
+      expect(told(failed)).toEqual(added === undefined ? [] : [[0, 'spool_corrupt']])
+      const all = names(0, 30 + (added ?? 0))
+      await watcher.close()
+      if (end === 'delivered') {
+        const before = net.arrivals.length
+        net.otherwise(200)
+        await pass(60_000)
+        expect(events(...net.arrivals.slice(before))).toEqual(all)
+        expect(outcomes.filter(({ error }) => error)).toEqual([])
+      } else if (end === 'closed') {
+        const closed = analytics.close({ timeout: 0 })
+        await pass(1_000)
+        await closed
+        expect(outcomes.map(({ error }) => error?.code)).toEqual(all.map(() => 'spooled'))
+        expect((await restart(directory)).events).toEqual(all)
+      } else {
+        expect((await restart(crash(directory))).events).toEqual(all)
+      }
+      expect(events(...other.arrivals)).toEqual([])
     },
   )
 
