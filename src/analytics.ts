@@ -338,7 +338,7 @@ export class Analytics<
       message = complete(validate(type, given), this.#settings)
       json = this.#encode(message)
     } catch (error) {
-      this.#refuse(type, toHooklineError(type, error), callback)
+      this.#refuse(type, toHooklineError(type, error), callback, given)
       return
     }
     if (this.#settings.beforeSend) {
@@ -442,13 +442,18 @@ export class Analytics<
   }
 
   /** A call was given what is no message: that is the caller's to know, here or through a hook. */
-  #refuse(type: MessageType, error: HooklineError, callback: Callback | undefined): void {
+  #refuse(
+    type: MessageType,
+    error: HooklineError,
+    callback: Callback | undefined,
+    given?: unknown,
+  ): void {
     if (this.#settings.onInvalid === 'throw' && !this.#closing) throw error
     this.#log('refused %s: %s', type, error.code) // its message quotes what was given
     this.#teller.tellLater({
       error,
       callback: typeof callback === 'function' ? callback : undefined,
-      message: { type, messageId: undefined, json: undefined },
+      message: { type, messageId: readId(given), json: undefined },
     })
   }
 
@@ -632,4 +637,14 @@ function toHooklineError(type: MessageType, thrown: unknown): HooklineError {
   return new ValidationError('message', `${type}() could not read its message: ${why}`, {
     cause: thrown,
   })
+}
+
+/** The id of what is no valid message. It never throws, whatever the getters of a stranger's object do. */
+function readId(given: unknown): string | undefined {
+  try {
+    const { messageId } = given as { messageId?: unknown }
+    return typeof messageId === 'string' ? messageId : undefined
+  } catch {
+    return undefined
+  }
 }

@@ -15,7 +15,6 @@ const MAX_WORDS_LENGTH = 500
  */
 export function readRejections(body: string, batchLength: number): Map<number, Rejection> {
   const rejections = new Map<number, Rejection>()
-  if (!body.includes('"rejected"')) return rejections
   for (const item of rejectedList(body)) {
     if (!isPlainObject(item)) continue
     const { index, code, message } = item
@@ -28,12 +27,16 @@ export function readRejections(body: string, batchLength: number): Map<number, R
 
 /** Whether a body is the beginning of an object, and not all of it. */
 export function isCutJson(body: string): boolean {
-  return endOfObject(body) === Infinity
+  return /^\s*\{\s*(["}]|$)/.test(body) && endOfObject(body) === Infinity
 }
 
 /** Whether a cut object may have begun a list of refused messages: it is not empty, and no other value. */
 export function isListBegun(body: string): boolean {
-  return /"rejected"(?!\s*(?:[^:\s]|:\s*(?:\[\s*\]|[^[\s])))/.test(body)
+  // JSON may write any letter as an escape.
+  const text = body.replace(/\\u00([67][\da-f])/gi, (_, hex: string) =>
+    String.fromCharCode(parseInt(hex, 16)),
+  )
+  return /"rejected"(?!\s*(?:[^:\s]|:\s*(?:\[\s*\]|[^[\s])))/.test(text)
 }
 
 /** Where the object ends with which a body begins: Infinity if it is cut, 0 if there is none. Other text may follow. */

@@ -262,7 +262,7 @@ export interface DeliveredReport {
 export interface LostMessage {
   /** The method that recorded it, or `unknown` if the spool can no longer read it. */
   readonly type: string
-  /** The message's id. It is undefined if the call was refused before the message had one, or the spool can't read it. */
+  /** The message's id. It is undefined if the call was refused and gave none, or the spool can't read it. */
   readonly messageId: string | undefined
   /** The message as it would have been sent: keep it to send it again. It is undefined if it was invalid or too large, or `beforeSend` threw. */
   readonly json: string | undefined

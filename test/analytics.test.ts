@@ -621,13 +621,27 @@ describe('onInvalid', () => {
     expect(heard.codes).toEqual(['invalid: invalid_message', 'large: message_too_large'])
     expect(heard.failed.map(({ error, messages }) => [error.code, messages])).toEqual([
       ['invalid_message', [{ type: 'track', messageId: undefined, json: undefined }]],
-      ['message_too_large', [{ type: 'track', messageId: undefined, json: undefined }]],
+      ['message_too_large', [{ type: 'track', messageId: 'm', json: undefined }]],
       ['invalid_message', [{ type: 'page', messageId: undefined, json: undefined }]],
       ['invalid_message', [{ type: 'track', messageId: undefined, json: undefined }]],
     ])
     expect(analytics.stats().accepted).toBe(0)
     expect(await analytics.flush()).toEqual({ delivered: 0, failed: 0 })
     expect(net.arrivals).toEqual([])
+  })
+
+  test("'report' names the id that an invalid message has, if that is text", async () => {
+    const { failed, hooks } = listen()
+    const analytics = createClient(scriptedFetch(), { ...hooks, onInvalid: 'report' })
+    call(analytics, 'track', { messageId: 'm1' })
+    call(analytics, 'track', { ...sized(32_769), messageId: 'm2' })
+    call(analytics, 'track', { messageId: 3 })
+    const { proxy, revoke } = Proxy.revocable({}, {})
+    revoke()
+    call(analytics, 'track', proxy)
+    await turns()
+    const ids = failed.flatMap(({ messages }) => messages.map(({ messageId }) => messageId))
+    expect(ids).toEqual(['m1', 'm2', undefined, undefined])
   })
 })
 

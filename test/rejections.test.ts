@@ -78,3 +78,15 @@ test('a message that is refused without a reason is told so', async () => {
     'The endpoint refused this message: (bad).',
   ])
 })
+
+test('a list whose name is written with escapes is read, and may have begun', () => {
+  const name = String.raw`"\u0072e\u006Aected"`
+  expect(read(`{${name}:[{"index":1,"code":"a","message":"A"}]}`)).toEqual({
+    1: { code: 'a', message: 'A' },
+  })
+  expect(isListBegun(`{${name}:[{"in`)).toBe(true)
+})
+
+test.each(['{{"rejected":[', '{ [', '{rejected:['])('%j is no beginning of an object', (text) => {
+  expect(isCutJson(text)).toBe(false)
+})
