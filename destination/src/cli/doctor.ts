@@ -85,7 +85,8 @@ async function examinationOf(url: string, { secret, config, post }: DoctorOption
     expandEnvironment(given.url, process.env).value === url
   const local = await readLocalSettings(config, ['destinations', 'allowNetworks', 'ca'], {
     destinations: ({ webhooks }) =>
-      Array.isArray(webhooks) && webhooks.some((each) => isExamined((each ?? {}) as { url?: unknown }))
+      Array.isArray(webhooks) &&
+      webhooks.some((each) => isExamined((each ?? {}) as { url?: unknown }))
         ? ['name', 'webhooks', 'sharedSecret', 'webhookSecret']
         : [],
     webhooks: isExamined,

@@ -1,5 +1,5 @@
-/** The whole retry window. A longer wait would end after the window, and the message would never be retried. */
-const MAX_RETRY_AFTER_MS = 4 * 60 * 60 * 1_000
+/** The longest wait that an endpoint may ask for, in ms: one wrong answer must not hold a message for hours. */
+export const MAX_RETRY_AFTER_MS = 300_000
 
 /**
  * Reads a `Retry-After` header: a number of seconds, or a date in one of HTTP's three formats.
@@ -7,7 +7,7 @@ const MAX_RETRY_AFTER_MS = 4 * 60 * 60 * 1_000
  *
  * @param nowMs - The time of day in ms since the epoch, by the system's clock.
  * @param sentAt - The answer's `Date` header. A date in `Retry-After` is compared with it, because both are of one clock.
- * @returns The wait in ms, at most 4 hours; `undefined` if the header is missing, invalid or asks for no wait.
+ * @returns The wait in ms, at most {@link MAX_RETRY_AFTER_MS}; `undefined` if the header is missing, invalid or asks for no wait.
  */
 export function retryAfterMs(
   header: string | undefined,
