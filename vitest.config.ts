@@ -81,7 +81,8 @@ const hookline = {
   include: ['test/**/*.test.ts'],
   globalSetup: [TEMPORARY, COMPILE],
   setupFiles: ['test/setup.ts'],
-  testTimeout: built ? 120_000 : 60_000,
+  testTimeout: 120_000,
+  hookTimeout: 60_000,
   // No file leaves anything to another, and each process of its own would load the same sources.
   isolate: false,
   // Scripts that end run side by side: most of them wait for the grace that an outage gets at exit.
@@ -92,10 +93,11 @@ const destination = {
   root: 'destination',
   include: ['test/**/*.test.ts'],
   globalSetup: [TEMPORARY, COMPILE, `${import.meta.dirname}/destination/scripts/build-page.js`],
-  testTimeout: 90_000,
-  hookTimeout: 30_000,
-  // For what takes a moment, and longer beside other work.
-  expect: { poll: { timeout: 20_000 } },
+  testTimeout: 180_000,
+  hookTimeout: 120_000,
+  // For what takes a moment, and longer beside other work. What is longest is a lease of 30 s: a message waits for its end if the answer
+  // to its claim was lost.
+  expect: { poll: { timeout: 60_000 } },
   isolate: false,
   // The tests of a file that run side by side wait most of their time.
   maxConcurrency: 8,

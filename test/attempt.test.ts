@@ -777,7 +777,7 @@ describe('an answer', () => {
     const options = { endpoint: url, fetch: globalThis.fetch, flushAt: 2 }
     const analytics = createClient(scriptedFetch(), options)
     trackMany(analytics, 2, 0, heard.as)
-    await vi.waitUntil(() => requests === 1)
+    await vi.waitUntil(() => requests === 1, 60_000)
     trackMany(analytics, 1, 2, heard.as)
     expect(await analytics.close({ timeout: 1_000 })).toEqual({ delivered: 2, failed: 1 })
     expect(heard.codes).toEqual(['e0: ok', 'e1: ok', 'e2: close_timeout'])

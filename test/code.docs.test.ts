@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 import { runModule, startCollector } from './collector.js'
 import { readDocuments, readExamples, ROOT, type CodeBlock } from './documents.js'
 
-describe('code', { timeout: 60_000 }, () => {
+describe('code', () => {
   const isScript = ({ language }: CodeBlock) => ['js', 'ts'].includes(language)
   const blocks = readDocuments()
     .flatMap((document) => document.blocks)

@@ -94,7 +94,7 @@ test.each(['0', '1'])(
     expect(await post(url, failing)).toMatchObject({ status: 500 })
     await vi.waitFor(() => {
       expect(output()).toContain('u1 cannot be deleted here')
-    })
+    }, 60_000)
   },
 )
 

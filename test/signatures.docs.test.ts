@@ -79,7 +79,7 @@ test('there is a program for each language that is run here', () => {
   expect(blocks.map(({ language }) => language).sort()).toEqual(Object.keys(RUNNERS).sort())
 })
 
-describe('the program in', { timeout: 60_000 }, () => {
+describe('the program in', () => {
   const left = Object.keys(RUNNERS).filter((language) => !isThere(RUNNERS[language]?.probe ?? []))
   if (left.length > 0) console.log(`Not installed, so left out: ${left.join(', ')}.`)
 

@@ -96,7 +96,7 @@ test('the manifests have fields that Kubernetes knows, and a fault would be foun
     expect.stringContaining(`'"replica"' does not exist`),
     expect.stringContaining("Type 'string' is not assignable to type 'number'"),
   ])
-}, 60_000)
+})
 
 test.each(files.filter(({ manifest }) => manifest.kind === 'ConfigMap'))(
   'the settings of $file are right with the secrets that its first lines create',

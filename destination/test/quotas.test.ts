@@ -72,7 +72,10 @@ describe('a tenant with as many waiting messages as it may have', () => {
     await other.has(21)
     await acme.has(17)
     for (const release of held.splice(0)) release()
-    await vi.waitUntil(async () => (await post(running, calls('f', 1), 'acme')).status === 200)
+    await vi.waitUntil(
+      async () => (await post(running, calls('f', 1), 'acme')).status === 200,
+      60_000,
+    )
     await acme.has(18)
     for (const release of held.splice(0)) release()
     const ids = acme.received.map(({ headers }) => headers['x-message-id'] as string)
@@ -103,7 +106,7 @@ describe('a tenant with as many waiting messages as it may have', () => {
         'hookline_calls_total{source="acme",answer="tenant_full"} 21',
       ]),
     )
-    await vi.waitUntil(() => held.length === 3)
+    await vi.waitUntil(() => held.length === 3, 60_000)
     for (const release of held) release()
   })
 
@@ -117,7 +120,7 @@ describe('a tenant with as many waiting messages as it may have', () => {
     await running.reload({ ...settings, tenants: [...tenants, ...others] })
     expect((await post(running, calls('b', 1), 'acme')).status).toBe(200)
     expect((await post(running, calls('c', 1), 'acme')).status).toBe(429)
-    await vi.waitUntil(() => held.length === 2)
+    await vi.waitUntil(() => held.length === 2, 60_000)
     for (const release of held) release()
   })
 })
@@ -140,7 +143,7 @@ describe('a tenant with as many requests under way as it may have', () => {
     await other.has(40)
     expect(acme.received).toHaveLength(6)
     while (acme.received.length < 10) {
-      await vi.waitUntil(() => held.length > 0)
+      await vi.waitUntil(() => held.length > 0, 60_000)
       held.shift()?.()
     }
     for (const release of held) release()

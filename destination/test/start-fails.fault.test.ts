@@ -28,9 +28,7 @@ async function startWithLoss(store: string, lostAt: number) {
   const running = await startDestination(settings, { ...silent, warn })
   isStarted = true
   proxy.leadTo(server.port)
-  await expect
-    .poll(async () => (await post(running, [track(`m${lostAt}`)])).status, { timeout: 20_000 })
-    .toBe(200)
+  await expect.poll(async () => (await post(running, [track(`m${lostAt}`)])).status).toBe(200)
   await running.close()
   return { packets, lines }
 }
@@ -49,7 +47,7 @@ test('a start goes on at each moment at which its server may be lost, and leaves
       'waiting for the store, which cannot be reached',
     )
   }
-  await expect.poll(left, { timeout: 20_000 }).toEqual([])
+  await expect.poll(left).toEqual([])
   const connections = 'SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = $1'
   await expect
     .poll(() => server.query(connections, [new URL(store).pathname.slice(1)]))

@@ -49,7 +49,7 @@ function moody(collector: Collector, round: number): void {
   collector.script(200, moods[(round + 2) % moods.length] ?? 200)
 }
 
-describe('kill -9 at any instant', { timeout: 20_000 * ROUNDS }, () => {
+describe('kill -9 at any instant', { timeout: 60_000 * ROUNDS }, () => {
   test('loses no message whose call returned, and keeps them in order', async () => {
     const collector = await startCollector()
     const directory = temporary()
@@ -145,7 +145,7 @@ describe('what a process left', () => {
   })
 })
 
-describe('a process that ends by itself loses nothing:', { timeout: 30_000 }, () => {
+describe('a process that ends by itself loses nothing:', () => {
   test.each([
     ['process.exit()', 'exit', []],
     ['an uncaught exception', 'throw', []],

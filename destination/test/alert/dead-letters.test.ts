@@ -295,5 +295,5 @@ describe('the alert about dead letters', () => {
     for (const [i, name] of alerts.entries()) {
       expect(name).toBe(i % 2 === 0 ? 'Dead Letters Above Limit' : 'Dead Letters Below Limit')
     }
-  }, 60_000)
+  })
 })

@@ -79,7 +79,7 @@ type Tools = ReturnType<typeof toolsFor> & { expect: ExpectStatic }
 
 /** The tests run side by side, because most of their time is waiting. */
 function alertTest(name: string, work: (tools: Tools) => Promise<void>): void {
-  test.concurrent(name, { timeout: 60_000 }, async ({ expect, onTestFinished }) => {
+  test.concurrent(name, async ({ expect, onTestFinished }) => {
     const later: Later = (cleanUp) => {
       onTestFinished(async () => {
         await cleanUp()
@@ -213,7 +213,7 @@ describe('alerts', () => {
       crm.answer(204)
       const waiting = async () =>
         (await one.stats()).find((each) => each.destination === 'crm')?.fresh
-      await expect.poll(waiting, { timeout: 20_000 }).toBeFalsy()
+      await expect.poll(waiting).toBeFalsy()
       await quiet()
       expect(await pauseOf(one)).toBeNull()
       const names = alertsAt(ops).map(({ name }) => name)
@@ -299,7 +299,7 @@ describe('alerts', () => {
       const settings = withAlerts([destination([crm])], undefined, { afterMs: [1_000] })
       const one = await start(settings, log)
       flow(one)
-      await expect.poll(() => lines.length, { timeout: 20_000 }).toBe(1)
+      await expect.poll(() => lines.length).toBe(1)
       expect(lines).toMatchObject([{ alert: 'Endpoint Failing', destination: 'crm' }])
       await one.reload({ ...settings, alerts: undefined })
       crm.answer(204)

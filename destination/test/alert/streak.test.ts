@@ -162,7 +162,7 @@ class World {
 
 test.each([1, 2, 3])(
   '%i workers tell each change once, and nothing that is not true',
-  { tags: 'long', timeout: 120_000 },
+  { tags: 'long' },
   (count) => {
     for (let round = 0; round < rounds(12); round++) {
       const seed = Math.floor(Math.random() * 2 ** 31)

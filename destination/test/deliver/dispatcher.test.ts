@@ -144,7 +144,7 @@ describe('deliveries of all destinations together', () => {
     }
     expect({ most, mostOfA }).toEqual({ most: 8, mostOfA: 4 })
     dispatcher.stop()
-  }, 20_000)
+  })
 })
 
 describe('many deliveries at once', () => {

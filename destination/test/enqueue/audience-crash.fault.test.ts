@@ -65,4 +65,4 @@ test('an audience whose process is killed in the middle, twice, tells of each ch
     expect(told.get(`u${i}`)?.sort(), `u${i}`).toEqual(wanted)
   }
   console.log(`${crm.received.length} requests for ${MEMBERS * 2} changes, 2 kills`)
-}, 120_000)
+})

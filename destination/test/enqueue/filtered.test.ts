@@ -151,9 +151,7 @@ describe('new filters', () => {
     crm.answer(204)
     // The first message waits for its retry, which comes although the new filters would stop it.
     await expect
-      .poll(async () => (await deliveriesOf(running, 'passed')).map(({ state }) => state), {
-        timeout: 10_000,
-      })
+      .poll(async () => (await deliveriesOf(running, 'passed')).map(({ state }) => state))
       .toEqual(expect.arrayContaining(['done', 'done']))
     await post(running, [
       track('stopped', { event: 'Order Viewed' }),
@@ -224,7 +222,7 @@ test('filters that let nothing through are warned of once', async () => {
   expect(await troubled()).toEqual([])
   await post(running, calls(99, 1))
   await post(running, calls(100, 200))
-  await expect.poll(troubled, { timeout: 5_000 }).toEqual(['crm'])
+  await expect.poll(troubled).toEqual(['crm'])
   expect(warnings).toEqual([
     [
       {

@@ -108,7 +108,7 @@ const fitting = lists.map(({ tenants, sources, destinations }): Wanted => {
 })
 
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
-describe.concurrent('random settings', { timeout: 120_000 }, () => {
+describe.concurrent('random settings', () => {
   test('are the same after an export and its return', { tags: 'long' }, async () => {
     const [one, other] = await Promise.all([startOne(), startOne()])
     await fc.assert(

@@ -47,17 +47,15 @@ test(
       const path = `/destinations/${name}`
       await ask(asked, 'PUT', path, { sources: ['web'], webhooks })
       await ask(asked, 'POST', `${path}/pause`, { reason: 'the wrong endpoint' })
-      await expect.poll(() => isThere(name), { timeout: 30_000 }).toBe(200)
+      await expect.poll(() => isThere(name)).toBe(200)
       await expect
-        .poll(async () => JSON.stringify(await ask(other, 'GET', `/destination?name=${name}`)), {
-          timeout: 30_000,
-        })
+        .poll(async () => JSON.stringify(await ask(other, 'GET', `/destination?name=${name}`)))
         .toContain('the wrong endpoint')
       const calls = Array.from({ length: CALLS }, (_, i) => track(`${round}-${i}`))
       expect(await post(asked, calls)).toMatchObject({ status: 200 })
       const { body } = await ask(asked, 'DELETE', `${path}?waiting=discard`)
       expect(body).toEqual({ discarded: CALLS, waiting: 0 })
-      await expect.poll(() => isThere(name), { timeout: 30_000 }).toBe(404)
+      await expect.poll(() => isThere(name)).toBe(404)
       expect(receiver.received).toEqual([])
     }
   },

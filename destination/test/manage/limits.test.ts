@@ -12,7 +12,7 @@ const EACH = process.env['SLOW'] ? 10_000 : 1_000
 
 test(
   `with ${EACH} sources and ${EACH} destinations in the store, all or one of them change without a long stall`,
-  { tags: 'long', timeout: 120_000 },
+  { tags: 'long' },
   async () => {
     const folder = emptyFolder()
     const numbers = Array.from({ length: EACH }, (_, n) => n)

@@ -234,9 +234,9 @@ describe('a destination', () => {
     expect((await ask(running, 'PATCH', '/destinations/crm', { enabled: false })).status).toBe(200)
     await post(running, [track('m2')])
     crm.answer(204)
-    await vi.waitUntil(async () => (await running.stats())[0]?.backlog === 1)
+    await vi.waitUntil(async () => (await running.stats())[0]?.backlog === 1, 60_000)
     expect((await ask(running, 'PATCH', '/destinations/crm', { enabled: true })).status).toBe(200)
-    await vi.waitUntil(async () => (await running.stats()).length === 0, 10_000)
+    await vi.waitUntil(async () => (await running.stats()).length === 0, 60_000)
     expect(crm.received.map(({ headers }) => headers['x-message-id'])).toEqual(['m1', 'm1'])
   })
 
@@ -246,7 +246,7 @@ describe('a destination', () => {
     const settings = { sources: ['web'], webhooks: webhooks(crm.url) }
     await ask(running, 'PUT', '/destinations/crm', settings)
     await post(running, [track('m1'), track('m2')])
-    await vi.waitUntil(async () => (await running.stats())[0]?.backlog === 2)
+    await vi.waitUntil(async () => (await running.stats())[0]?.backlog === 2, 60_000)
     const refused = await ask(running, 'DELETE', '/destinations/crm')
     expect(refused).toMatchObject({
       status: 409,
@@ -288,7 +288,7 @@ describe('a destination', () => {
       await ask(running, 'PUT', '/destinations/crm', settings)
       const many = Array.from({ length: 600 }, (_, n) => track(`old-${n}`))
       await post(running, many)
-      await vi.waitUntil(async () => (await running.stats())[0]?.leased === 0, 10_000)
+      await vi.waitUntil(async () => (await running.stats())[0]?.leased === 0, 60_000)
       const other = await openStore(managedSettings().store)
       onTestFinished(() => other.close())
       const discarding = vi.spyOn(Object.getPrototypeOf(other) as Store, 'discard')
@@ -776,7 +776,7 @@ describe('a reload of the file', () => {
       'settingsKey: lacks a key',
     )
     await running.reload({ ...settings, settingsKeys: [OTHER_KEY, SETTINGS_KEY] })
-    await vi.waitUntil(() => lines.some((line) => line.includes('first settingsKey')), 10_000)
+    await vi.waitUntil(() => lines.some((line) => line.includes('first settingsKey')), 60_000)
     await running.reload({ ...settings, settingsKeys: [OTHER_KEY] })
     await running.close()
     const next = await start({ ...settings, settingsKeys: [OTHER_KEY] })
@@ -799,7 +799,7 @@ test('a search does not find what is not shown: the query of a URL', async () =>
 
 test(
   'no call is refused or lost and none is sent twice, while its source and its destination change',
-  { tags: 'long', timeout: 60_000 },
+  { tags: 'long' },
   async () => {
     const crm = await endpoint(204)
     const running = await start(managedSettings())
@@ -845,8 +845,8 @@ test(
     isChanging = false
     await Promise.all(clients)
     expect([...statuses]).toEqual([200])
-    await vi.waitUntil(() => crm.received.length >= sent.length, 20_000)
-    await vi.waitUntil(async () => (await running.stats()).length === 0, 10_000)
+    await vi.waitUntil(() => crm.received.length >= sent.length, 60_000)
+    await vi.waitUntil(async () => (await running.stats()).length === 0, 60_000)
     const received = crm.received.map(({ headers }) => headers['x-message-id'])
     expect(received.length).toBe(sent.length)
     expect(new Set(received)).toEqual(new Set(sent))

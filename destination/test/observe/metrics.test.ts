@@ -212,7 +212,7 @@ test('every metric of the dashboard and of the readme is there, and each that is
   const names = async () =>
     new Set(Array.from((await samples(running)).keys(), (series) => series.replace(/\{.*/, '')))
   await expect.poll(names).toContain('hookline_attempt_duration_seconds_bucket')
-  await expect.poll(names, { timeout: 10_000 }).toContain('hookline_alerts_total')
+  await expect.poll(names).toContain('hookline_alerts_total')
   const known = await names()
   // Only a store of several servers has it; `store/several/away.fault.test.ts` reads it.
   known.add('hookline_store_server_up')

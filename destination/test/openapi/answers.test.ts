@@ -141,7 +141,7 @@ const startOne = async (...script: Parameters<typeof startEndpoint>): Promise<Te
   return started
 }
 
-describe('the answers', { timeout: 60_000 }, () => {
+describe('the answers', () => {
   let url: string
   let running: RunningDestination
   let settings: Settings
@@ -883,7 +883,7 @@ async function checked(method: string, response: Response): Promise<Response> {
   return response
 }
 
-describe('what the admin API shows', { timeout: 60_000 }, () => {
+describe('what the admin API shows', () => {
   const NAMES = ['delivered', 'refused', 'waiting', 'disabled', 'former']
 
   test('of messages in every state agrees with the document', async () => {

@@ -48,7 +48,7 @@ test.skipIf(!hasCurl()).each(['api.md', 'setup.md', 'tenants.md', 'portal.md'])(
   },
 )
 
-test('the generated client compiles, and finds a delivery', { timeout: 60_000 }, async () => {
+test('the generated client compiles, and finds a delivery', async () => {
   const { running, env } = await environment()
   await post(running, [track('m7', { event: 'Order Completed', userId: 'u7' })])
   const [, program = ''] = /```typescript\n([^]*?)```/.exec(page) ?? []

@@ -7,7 +7,7 @@ import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
 import { PATH } from './document.js'
 
-describe('the types', { timeout: 60_000 }, () => {
+describe('the types', () => {
   const ROOT = join(dirname(PATH), '..')
 
   /** Where the types of the answers are. Their schemas have the same names. */

@@ -75,7 +75,7 @@ test('the store is swept once a minute', async () => {
   const sweep = vi.fn(() => Promise.resolve(0))
   const store = { sweep, forgetRecords: () => Promise.resolve(0) }
   const retention = startRetention(store, () => 1, quiet)
-  await vi.waitUntil(() => waits.length === 3)
+  await vi.waitUntil(() => waits.length === 3, 60_000)
   await retention.stop()
   expect(sweep).toHaveBeenCalledTimes(3)
   expect(waits).toEqual([60_000, 60_000, 60_000])
@@ -108,7 +108,7 @@ test('what expires in a sweep of several slices is told once, however long the s
     ...quiet,
     expired: (...one) => told.push(one),
   })
-  await vi.waitUntil(() => slice > 3)
+  await vi.waitUntil(() => slice > 3, 60_000)
   await retention.stop()
   expect(told).toEqual([['crm', 100]])
 })

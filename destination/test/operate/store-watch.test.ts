@@ -24,7 +24,7 @@ test('tells once that the file of the store was removed, and once that it is bac
   })
   const askedAgain = (times = 3) => {
     const until = asked + times
-    return vi.waitUntil(() => asked >= until)
+    return vi.waitUntil(() => asked >= until, 60_000)
   }
   await askedAgain()
   error = new StoreError('failed', 'another error')

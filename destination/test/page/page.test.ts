@@ -159,7 +159,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await refusing.has(26)
     await page.getByText('12 deliveries will be sent again.').waitFor()
     await page.getByText('No dead letter matches this filter.').waitFor()
-  }, 60_000)
+  })
 
   test('after a lost answer says what was sent, and sends nothing twice, however many die meanwhile', async () => {
     const refusing = await endpoint(422)
@@ -210,7 +210,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.keyboard.press('Enter')
     await page.getByText('3 deliveries will be sent again.').waitFor()
     await refusing.has(15)
-  }, 60_000)
+  })
 
   test('sends the chosen ones alone again', async () => {
     const { running, refusing } = await lived()
@@ -259,7 +259,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
       ...['track', 'delete', 'track', 'delete'],
     ])
     expect(crm.received.every(({ headers }) => 'x-hookline-test' in headers)).toBe(true)
-  }, 60_000)
+  })
 
   test('pauses a destination with a reason, says so everywhere, and resumes it', async () => {
     const crm = await endpoint()
@@ -286,7 +286,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('button', { name: 'Resume' }).click()
     await crm.has(1)
     await page.getByRole('heading', { name: 'Pause', exact: true }).waitFor()
-  }, 60_000)
+  })
 
   test('says no longer that it has no answer once the pause whose answer was lost is known', async () => {
     const running = await start(settingsFor([destination([await endpoint()])]))
@@ -305,7 +305,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByText('crm gets its messages again.').waitFor()
     expect(await failure.count()).toBe(0)
     expect(await page.getByLabel('Reason').inputValue()).toBe('')
-  }, 60_000)
+  })
 
   test('changes its mind with Esc, and sends nothing', async () => {
     const { running, refusing } = await lived()
@@ -908,7 +908,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     }
     await page.getByRole('button', { name: 'Read-only' }).click()
     expect(await barriers(page)).toEqual([])
-  }, 60_000)
+  })
 
   test('fits a phone: nothing scrolls sideways', async () => {
     const { running } = shared

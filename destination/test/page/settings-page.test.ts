@@ -146,7 +146,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
         webhooks: [{ url: crm.url, headers: { 'X-Team': '•••' }, concurrency: 16 }],
       },
     })
-  }, 90_000)
+  })
 
   test('a rotation has two valid keys until the old one is revoked, or the new one taken back', async () => {
     const running = await start(withKey([]))
@@ -198,7 +198,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     expect((await settingsOf(running, '/destinations/vip')).secrets).toEqual({
       ...{ sharedSecret: 1, webhookSecret: 1 },
     })
-  }, 60_000)
+  })
 
   test('filters are tried on the latest calls while they are written, and their mistakes are shown', async () => {
     const running = await start(withKey([destination([await endpoint()])]))
@@ -244,7 +244,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
         where: { 'properties.total': { $gte: 1 } },
       },
     ])
-  }, 60_000)
+  })
 
   test('what somebody else has saved is not overwritten, and what was typed is not lost', async () => {
     const running = await start(withKey([]))
@@ -298,7 +298,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     expect(await settingsOf(running, '/destinations/vip')).toMatchObject({
       settings: { webhooks: [{ url: 'https://a.example.com/', concurrency: 8 }] },
     })
-  }, 60_000)
+  })
 
   test('what somebody else has changed is shown before it is rotated, ended, enabled or deleted', async () => {
     const running = await start(withKey([]))
@@ -358,7 +358,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await said('Somebody else has changed vip meanwhile. It is disabled now.')
     await button(dialog, 'Delete vip').click()
     await page.getByText('vip is deleted.').waitFor()
-  }, 60_000)
+  })
 
   test('nothing is lost with an answer, or while the destination is away', async () => {
     const running = await start(withKey([]))
@@ -399,7 +399,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await page.getByRole('alert').filter({ hasText: 'does not answer' }).last().waitFor()
     await context.setOffline(false)
     await page.getByText('This source is in the settings file.').waitFor()
-  }, 60_000)
+  })
 
   test('what was done is said to be done, although its answer was lost', async () => {
     const running = await start(withKey([]))
@@ -450,7 +450,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await button(page, 'Delete vip …').click()
     await button(page.getByRole('dialog'), 'Delete vip').click()
     await page.getByText('vip is deleted.').waitFor()
-  }, 60_000)
+  })
 
   test('a name that a browser leaves out of an address is refused at its field, and the choice of lists fits a small phone', async () => {
     const running = await start(withKey([]))
@@ -522,7 +522,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await question.waitFor()
     await button(dialog, 'Leave').click()
     await page.getByRole('heading', { name: 'New destination' }).waitFor()
-  }, 60_000)
+  })
 
   test('a deletion says what it costs, and needs the name if messages are discarded', async () => {
     const down = await endpoint(503)
@@ -560,7 +560,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await button(dialog, 'Delete app').click()
     await page.getByText('app is deleted.').waitFor()
     expect((await ask(running, 'GET', '/sources/app')).status).toBe(404)
-  }, 60_000)
+  })
 
   test('the audit log says who changed what, page by page and for each of them', async () => {
     const running = await start(withKey([]))
@@ -602,7 +602,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await first.getByText('maintenance').waitFor()
     const all = (await ask(running, 'GET', '/audit?limit=1000')).body as unknown as AuditLog
     expect(all.entries).toHaveLength(63)
-  }, 60_000)
+  })
 
   test('a tenant is created with quotas, owns a source, and is deleted after it', async () => {
     const running = await start(withKey([]))
@@ -672,7 +672,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await ask(running, 'DELETE', '/sources/app')
     await button(dialog, 'Delete acme').click()
     await page.getByText('There is no tenant yet.').waitFor()
-  }, 60_000)
+  })
 
   test('without a settingsKey it shows what the file has, and says how to get one', async () => {
     const crm = destination([await endpoint()], { filters: [{ types: ['page'] }] })
@@ -697,7 +697,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await expect
       .poll(() => wrongAt(other.getByLabel('Name')))
       .toContain('There is a source of this name already.')
-  }, 60_000)
+  })
 
   test('the lists have pages, and are searched', async () => {
     const running = await start(withKey([]))
@@ -726,5 +726,5 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await page.getByRole('checkbox', { name: 'a0' }).waitFor()
     await page.getByRole('checkbox', { name: 'web' }).uncheck()
     expect(await page.getByRole('checkbox', { name: 'web' }).count()).toBe(1)
-  }, 60_000)
+  })
 })

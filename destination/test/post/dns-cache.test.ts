@@ -108,7 +108,7 @@ describe('a question', () => {
     expect(await look('hook.test')).toBe('ETIMEOUT')
     expect(questions).toHaveLength(1)
     questions[0]?.answer({ addresses: ipv4('192.0.2.1'), ttlMs: MINUTE })
-    await vi.waitUntil(async () => (await look('hook.test')) === '192.0.2.1')
+    await vi.waitUntil(async () => (await look('hook.test')) === '192.0.2.1', 60_000)
     expect(questions).toHaveLength(1)
   })
 

@@ -374,11 +374,11 @@ describe("the system's resolver", () => {
     // Both resolvers share the threads.
     const other = resolverWith({ servers: [dns.address], systemLookup })
     const lost = [1, 2, 3].flatMap((i) => [resolve, other.resolve].map((one) => one(`${i}.local`)))
-    await vi.waitUntil(() => dns.names.length === lost.length)
+    await vi.waitUntil(() => dns.names.length === lost.length, 60_000)
     expect(await resolve('hook.test')).toEqual(['127.0.0.1'])
     let ended = 0
     while (ended < lost.length) {
-      await vi.waitUntil(() => hanging.length > 0)
+      await vi.waitUntil(() => hanging.length > 0, 60_000)
       expect(hanging.length).toBeLessThanOrEqual(2)
       hanging.shift()?.()
       ended += 1

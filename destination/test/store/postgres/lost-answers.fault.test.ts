@@ -103,7 +103,7 @@ async function hangCommits(): Promise<{
       await setStandby('')
       await commit
       await trying.end()
-      await expect.poll(() => hangingOf('hookline-destination'), { timeout: 30_000 }).toBe(0)
+      await expect.poll(() => hangingOf('hookline-destination')).toBe(0)
     },
   }
 }
@@ -138,11 +138,11 @@ test.each([
     const results = [...before, ...(await resultsOf(store, 80))]
     const { release, hanging } = await hangCommits()
     for (const one of results.slice(before.length)) settler.add(one)
-    await expect.poll(hanging, { timeout: 30_000 }).toBeGreaterThan(0)
+    await expect.poll(hanging).toBeGreaterThan(0)
     await setTimeout(GIVEN_UP_MS)
     expect(told).toHaveLength(before.length)
     await release()
-    await expect.poll(() => sorted(told), { timeout: 30_000 }).toEqual(idsOf(results))
+    await expect.poll(() => sorted(told)).toEqual(idsOf(results))
     await settler.drain()
     await store.close()
     expect(sorted(told)).toEqual(idsOf(results))
@@ -158,7 +158,7 @@ test('commits that were given up, and have succeeded when the store closes', asy
   const results = [...before, ...(await resultsOf(store, 80))]
   const { release, hanging } = await hangCommits()
   for (const one of results.slice(before.length)) settler.add(one)
-  await expect.poll(hanging, { timeout: 30_000 }).toBeGreaterThan(0)
+  await expect.poll(hanging).toBeGreaterThan(0)
   // All of them wait for the rows to be free.
   await settler.drain()
   expect(told).toHaveLength(before.length)
@@ -167,7 +167,7 @@ test('commits that were given up, and have succeeded when the store closes', asy
   expect(sorted(told)).toEqual(idsOf(results))
   expect(await settledIn([url])).toEqual(idsOf(results))
   expect(refusals()).toBe(0)
-}, 120_000)
+})
 
 test('results whose rows were locked, and are written once these are free', async () => {
   const url = await server.database()
@@ -189,14 +189,14 @@ test('results whose rows were locked, and are written once these are free', asyn
   await locker.query('ROLLBACK')
   await locker.end()
   const leased = () => server.query('SELECT FROM hookline.waiting WHERE leased', undefined, url)
-  await expect.poll(leased, { timeout: 30_000 }).toEqual([])
+  await expect.poll(leased).toEqual([])
   expect(told).toHaveLength(before.length)
   isWatching = false
   proxy.leadTo(server.port)
-  await expect.poll(() => sorted(told), { timeout: 30_000 }).toEqual(idsOf(results))
+  await expect.poll(() => sorted(told)).toEqual(idsOf(results))
   await store.close()
   expect(sorted(told)).toEqual(idsOf(results))
-}, 120_000)
+})
 
 test('results of which one of two servers has not told anything yet when the store closes', async () => {
   const urls = [await server.database(), await server.database()]
@@ -220,7 +220,7 @@ test('results of which one of two servers has not told anything yet when the sto
   proxy.leadTo(server.port)
   await closing
   expect(sorted(told)).toEqual(idsOf(results))
-}, 120_000)
+})
 
 test('a commit that was given up fails, and a sweep makes dead letters of the messages: the worker counts none', async () => {
   const url = await server.database()
@@ -247,7 +247,7 @@ test('a commit that was given up fails, and a sweep makes dead letters of the me
   expect(await store.settle(results)).toBe(results.length)
   await store.close()
   expect(told).toHaveLength(before.length)
-}, 120_000)
+})
 
 test('a retry that is claimed again before the store has found out that it has the result', async () => {
   const url = await server.database()
@@ -391,7 +391,7 @@ test.each(Array.from({ length: rounds(2) }, (_, seed) => seed + 1))(
     proxy.leadTo(server.port)
     await locker.end()
     await settler.drain()
-    await expect.poll(() => sorted(told), { timeout: 30_000 }).toEqual(idsOf(results))
+    await expect.poll(() => sorted(told)).toEqual(idsOf(results))
     await store.close()
     expect(sorted(told)).toEqual(idsOf(results))
     expect(await settledIn([url])).toEqual(idsOf(results))

@@ -166,7 +166,7 @@ test('a worker that was suspended for longer than its lease is refused when it w
   await sleeper.opened
   sleeper.process.send({ pause: true })
   await store.put(Array.from({ length: 5 }, () => newDelivery()))
-  const paused = await vi.waitUntil(() => sleeper.said.find(({ paused }) => paused)?.paused)
+  const paused = await vi.waitUntil(() => sleeper.said.find(({ paused }) => paused)?.paused, 60_000)
   expect(await passLeases(url)).toBe(paused.length)
 
   const other = startWorker(url, () => undefined)

@@ -404,7 +404,7 @@ async function someoneWaits(url: string): Promise<void> {
       url,
     )
     return rows.length > 0
-  }, 10_000)
+  }, 60_000)
 }
 
 async function purge(store: Store, user = 'u1'): Promise<number> {
@@ -551,8 +551,8 @@ describe('a settlement that the server does not take', () => {
       expect(await store.settle([settlement({ id: id ?? 0, attempt: 1 })])).toBe(0)
       expect(await done()).toBe(80)
     })
-    await vi.waitUntil(async () => (await done()) === 81, 10_000)
-    await vi.waitUntil(() => told.length === 81, 10_000)
+    await vi.waitUntil(async () => (await done()) === 81, 60_000)
+    await vi.waitUntil(() => told.length === 81, 60_000)
     expect(told.at(-1)?.id).toBe(7)
     await locker.close()
   })
@@ -677,7 +677,7 @@ describe('a claim and settlements that are wanted at the same time', () => {
       expect(await store.stats()).toMatchObject([{ fresh: 0, leased: COUNT + 1 }])
     })
     await locker.close()
-    await vi.waitUntil(async () => (await store.get(7))?.state === 'done', 10_000)
+    await vi.waitUntil(async () => (await store.get(7))?.state === 'done', 60_000)
   })
 
   test.each(Array.from({ length: rounds(1) }, (_, n) => n + 1))(
@@ -1146,7 +1146,7 @@ describe('several processes', () => {
       await here.put([newDelivery({ destination: 'c\0m', state: 'backlog' })])
       await here.put([newDelivery({ destination: 'list', state: 'bulk' })])
       return heard.length > 1
-    }, 10_000)
+    }, 60_000)
     expect(new Set(heard)).toEqual(new Set(['backlog c\0m', 'bulk list']))
     expect(own).toEqual([])
   })
@@ -1163,12 +1163,12 @@ describe('several processes', () => {
       const change = { kind: 'source', name: 'web', version, body: '{}' }
       version = (await here.writeRecords([change]))[0] ?? 0
       return heard > 0
-    }, 10_000)
+    }, 60_000)
     await vi.waitUntil(async () => {
       const change = { kind: 'source', name: 'web', version, body: '{}' }
       version = (await there.writeRecords([change]))[0] ?? 0
       return own > 0
-    }, 10_000)
+    }, 60_000)
     const heardBefore = heard
     await expect(
       here.writeRecords([{ kind: 'source', name: 'web', version: 0, body: '{}' }]),
@@ -1217,7 +1217,7 @@ describe('several processes', () => {
       vi.waitUntil(async () => {
         await here.put([newDelivery()])
         return heard.length > 0
-      }, 10_000)
+      }, 60_000)
     await isHeard()
     heard.length = 0
     const foreign = ['hello', '', 'null', '7', '{}', '[]', '["x","fresh"]', '["x","fresh",7]']
@@ -1251,7 +1251,7 @@ describe('several processes', () => {
       }
       await here.purgeUser('bob', 0)
       return removed.some((id) => deleted.includes(id))
-    }, 10_000)
+    }, 60_000)
     expect(removed.filter((id) => !deleted.includes(id))).toEqual([])
   })
 

@@ -64,7 +64,7 @@ test('a process starts while the tables of a server are locked, and uses it once
   await locking.query('ROLLBACK')
   await locking.end()
   await expect.poll(async () => (await send(running, other, 'm2')).status).toBe(200)
-}, 120_000)
+})
 
 test('a server whose sessions all began as read-only is used again once new ones are not', async () => {
   const places = newPlaces()
@@ -81,12 +81,10 @@ test('a server whose sessions all began as read-only is used again once new ones
   )
   await expect.poll(async () => (await send(running, other, 'm2')).status).toBe(503)
   // From now on, only the connections that look for the server are used.
-  await expect.poll(() => awayOf(running), { timeout: 20_000 }).toEqual(['b'])
+  await expect.poll(() => awayOf(running)).toEqual(['b'])
   await onAll('ALTER DATABASE postgres RESET default_transaction_read_only')
-  await expect
-    .poll(async () => (await send(running, other, 'm2')).status, { timeout: 20_000 })
-    .toBe(200)
-}, 60_000)
+  await expect.poll(async () => (await send(running, other, 'm2')).status).toBe(200)
+})
 
 async function awayOf({ url }: RunningDestination): Promise<string[] | undefined> {
   const response = await fetch(`${url}/readyz`)
@@ -171,6 +169,8 @@ test.each([
 
     expect(await sendAll('before')).toEqual(Object.fromEntries(SOURCES.map((one) => [one, 200])))
     await expect.poll(() => received().size).toBe(3)
+    // The results are stored too. Otherwise they may come after the end of their leases, when the messages have been sent again.
+    await expect.poll(() => running.stats()).toEqual([])
 
     await gone.stop('immediate')
     try {
@@ -224,9 +224,7 @@ test.each([
       await gone.start()
     }
 
-    await expect
-      .poll(() => readyz(running), { timeout: 60_000 })
-      .toEqual([200, { status: 'ready' }])
+    await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready' }])
     expect((await send(running, source, `before-${source}`)).status).toBe(200)
     expect(await sendAll('after')).toEqual(Object.fromEntries(SOURCES.map((one) => [one, 200])))
     await expect.poll(() => accepted.filter((id) => !received().has(id))).toEqual([])
@@ -263,7 +261,7 @@ test('the answer 503 fits the request, and names the server that is away to the 
   } finally {
     await b.start()
   }
-}, 120_000)
+})
 
 test('a process starts while a server is away, but not while the home is', async () => {
   const places = newPlaces()
@@ -277,13 +275,13 @@ test('a process starts while a server is away, but not while the home is', async
   } finally {
     await other.start()
   }
-  await expect.poll(() => readyz(running), { timeout: 60_000 }).toEqual([200, { status: 'ready' }])
+  await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready' }])
   expect((await send(running, SOURCES[1] ?? '', 'm2')).status).toBe(200)
   await expect.poll(() => receiver.received.length).toBe(2)
   await home.stop('immediate')
   await expect(openStore(places)).rejects.toMatchObject({ isUnreachable: true })
   await home.start()
-}, 120_000)
+})
 
 test('a server that does not answer holds up the others only shortly, and loses nothing that it leased', async () => {
   const [, slow] = servers as [Server, Server]
@@ -297,11 +295,14 @@ test('a server that does not answer holds up the others only shortly, and loses 
       () => 'failed',
     )
     const claim = { destination: 'crm', lane: 'fresh' as const, limit: 10 }
-    const claimed = await Promise.race([store.claim([claim]), hanging])
-    expect(claimed).toEqual([
-      expect.objectContaining({ source: SOURCES[0] }),
-      expect.objectContaining({ source: SOURCES[2] }),
-    ])
+    const claimed: string[] = []
+    // A claim waits only shortly for a server, also for one that is slow because the machine is.
+    while (claimed.length < 2) {
+      const some = await Promise.race([store.claim([claim]), hanging])
+      if (typeof some === 'string') break
+      claimed.push(...some.map(({ source }) => source))
+    }
+    expect(claimed.sort()).toEqual([SOURCES[0], SOURCES[2]].sort())
     const due = await Promise.race([store.due(), hanging])
     expect(due).toEqual([])
     expect(await hanging).toBe('failed')
@@ -309,7 +310,7 @@ test('a server that does not answer holds up the others only shortly, and loses 
     proxy.fix()
     await store.close()
   }
-}, 120_000)
+})
 
 test.each([
   [
@@ -374,10 +375,10 @@ test.each([
     }
     await change(fail)
     const away = [503, ['b'], [200, { status: 'ready', away: ['b'] }]]
-    await expect.poll(named, { timeout: 60_000 }).toEqual(away)
+    await expect.poll(named).toEqual(away)
     await change(repair)
     const works = [200, [], [200, { status: 'ready' }]]
-    await expect.poll(named, { timeout: 60_000 }).toEqual(works)
+    await expect.poll(named).toEqual(works)
   },
   120_000,
 )
@@ -433,7 +434,7 @@ test('servers whose addresses are exchanged are away until they are right again,
   } finally {
     await store.close()
   }
-}, 120_000)
+})
 
 test('an empty server in the place of another one takes only what that one has', async () => {
   const [, b] = servers as [Server, Server]
@@ -463,5 +464,8 @@ test('an empty server in the place of another one takes only what that one has',
   await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready' }])
   // It takes calls once it has taken the results of what was under way.
   await expect.poll(() => statuses('away')).toEqual([200, 200, 200])
-  await expect.poll(() => receiver.received.length).toBe(6)
-}, 120_000)
+  // If the answer to a claim was lost when the proxy turned away, its message waits for the end of the lease.
+  const arrived = () => receiver.received.map(({ headers }) => headers['x-message-id'])
+  const sent = ['before', 'away'].flatMap((round) => SOURCES.map((one) => `${round}-${one}`))
+  await expect.poll(() => arrived().sort()).toEqual(sent.sort())
+})

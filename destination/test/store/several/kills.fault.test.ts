@@ -108,4 +108,4 @@ test('a move that is killed at any step loses nothing and repeats nothing, and e
   }
   // Seven kinds of steps, before and after.
   expect(kills).toBeGreaterThanOrEqual(14)
-}, 300_000)
+}, 900_000)

@@ -41,7 +41,7 @@ const seeds = process.env['SEED']
 
 test.each(seeds)(
   'a round loses nothing and holds up nothing: SEED=%i',
-  { timeout: 180_000 },
+  { timeout: 900_000 },
   async (seed) => {
     const { below, of } = chance(seed)
     const why = `SEED=${seed}`

@@ -17,7 +17,7 @@ test('the log is copied into the file while rounds go on, and is gone after the 
     await store.put([newDelivery({ messageId: randomUUID() })])
     return statSync(path).size
   }
-  await expect.poll(putAndLook, { timeout: 30_000 }).toBeGreaterThan(before)
+  await expect.poll(putAndLook).toBeGreaterThan(before)
   await store.close()
   expect(() => statSync(`${path}-wal`)).toThrow('ENOENT')
 })
@@ -45,7 +45,7 @@ test(
       await put()
       return statSync(path).size
     }
-    await expect.poll(putAndLook, { timeout: 30_000 }).toBeGreaterThan(before)
+    await expect.poll(putAndLook).toBeGreaterThan(before)
     const salts = new Set<number>()
     while (salts.add(salt()).size < 30) await put()
     // A round copies a log of 4,000 pages itself. The log keeps its size when it starts anew.
@@ -62,13 +62,10 @@ test.runIf(process.platform === 'linux')('the store keeps its locks on the file'
   const { ino } = statSync(path)
   const copiedAfter = (ms: number) =>
     expect
-      .poll(
-        async () => {
-          await store.put([newDelivery({ messageId: randomUUID() })])
-          return statSync(path).mtimeMs
-        },
-        { timeout: 30_000 },
-      )
+      .poll(async () => {
+        await store.put([newDelivery({ messageId: randomUUID() })])
+        return statSync(path).mtimeMs
+      })
       .toBeGreaterThan(ms)
   // The file is synced after each copy. So with the second copy it has been synced.
   await copiedAfter(statSync(path).mtimeMs)
@@ -93,6 +90,6 @@ test('goes on without its thread if that cannot open the file, and copies the lo
     await store.put(many)
     return statSync(path).size
   }
-  await expect.poll(putAndLook, { timeout: 30_000 }).toBeGreaterThan(before)
+  await expect.poll(putAndLook).toBeGreaterThan(before)
   await store.close()
 })

@@ -209,7 +209,7 @@ test.each(SEEDS)(
     await store.settle([settlement(claimed, { state: 'done' }, { log: [post] })])
     expect(foundIn(path, [gone.id])).not.toEqual([])
     advance(DAY + 1)
-    await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
+    await expect.poll(() => remainsAfterSweep(subject)).toEqual([])
   },
   60_000,
 )
@@ -225,14 +225,14 @@ test('what another program keeps in the log is gone after a later sweep, also of
   expect(remainsOf(gone, path)).not.toEqual([])
   reader.close()
   cpSync(path, killed.path, { recursive: true })
-  await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
+  await expect.poll(() => remainsAfterSweep(subject)).toEqual([])
 
   const next = await openStore(`sqlite:${killed.path}/store.db`, { now: subject.now })
   expect(remainsOf(gone, killed.path)).not.toEqual([])
   const after = () => remainsAfterSweep({ store: next, gone, path: killed.path })
-  await expect.poll(after, { timeout: 20_000 }).toEqual([])
+  await expect.poll(after).toEqual([])
   await next.close()
-}, 60_000)
+})
 
 test('a row of a file that is too large to be rewritten is overwritten in its place', async () => {
   await using place = await folder()
