@@ -11,8 +11,10 @@ import { newDelivery } from './store/contract.js'
 import {
   ADMIN_TOKEN,
   destination,
+  keepWarnings,
   KEY,
   post,
+  repeated,
   settingsFor as settingsIn,
   silent,
   track,
@@ -50,26 +52,6 @@ const tracks = (count: number, prefix = 'm') =>
   Array.from({ length: count }, (_, i) => track(`${prefix}${i}`))
 
 const idsOf = ({ received }: TestEndpoint) => received.map(({ headers }) => headers['x-message-id'])
-
-/**
- * A log that keeps its warnings, and apart from them the messages with an attempt that had no answer in time. On a machine that is
- * busy for seconds there may be some, and these are sent again.
- */
-function keepWarnings() {
-  const warnings: string[] = []
-  const late = new Set<string>()
-  const warn = (details: object, message: string) => {
-    const { messageId = '', code } = details as { messageId?: string; code?: string }
-    if (message === 'attempt' && code === 'timeout') late.add(messageId)
-    else warnings.push(message)
-  }
-  return { log: { ...silent, warn }, warnings, late }
-}
-
-/** The messages that came more than once although each attempt at them had an answer in time. */
-function repeated(ids: readonly unknown[], late: ReadonlySet<unknown>): unknown[] {
-  return ids.filter((id, index) => ids.indexOf(id) < index && !late.has(id))
-}
 
 describe.concurrent('a call', () => {
   test('arrives as one signed POST', async ({ expect }) => {

@@ -20,6 +20,26 @@ export const silent: Log = {
   debug: () => undefined,
 }
 
+/**
+ * A log that keeps its warnings, and apart from them the messages with an attempt that had no answer in time. On a machine that is
+ * busy for seconds there may be some, and these are sent again.
+ */
+export function keepWarnings() {
+  const warnings: string[] = []
+  const late = new Set<string>()
+  const warn = (details: object, message: string) => {
+    const { messageId = '', code } = details as { messageId?: string; code?: string }
+    if (message === 'attempt' && code === 'timeout') late.add(messageId)
+    else warnings.push(message)
+  }
+  return { log: { ...silent, warn }, warnings, late }
+}
+
+/** The messages that came more than once although each attempt at them had an answer in time. */
+export function repeated(ids: readonly unknown[], late: ReadonlySet<unknown>): unknown[] {
+  return ids.filter((id, index) => ids.indexOf(id) < index && !late.has(id))
+}
+
 /** Registers a clean-up. It runs at the end of the test, or later if several tests share what it ends. */
 export type Later = (cleanUp: () => unknown) => void
 

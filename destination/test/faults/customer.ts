@@ -60,9 +60,33 @@ export async function startCustomer(): Promise<Customer> {
   return customer
 }
 
-/** How many times a message was accepted again. */
-export function duplicatesAt({ accepted }: Customer): number {
-  return Array.from(accepted.values()).reduce((sum, times) => sum + times - 1, 0)
+/**
+ * How many times a message was accepted again.
+ *
+ * @param late - Messages that do not count: see {@link lateAt}.
+ */
+export function duplicatesAt(
+  { accepted }: Customer,
+  late: ReadonlySet<string> = new Set(),
+): number {
+  return [...accepted].reduce((sum, [id, times]) => sum + (late.has(id) ? 0 : times - 1), 0)
+}
+
+/**
+ * The messages with an attempt at a customer that had no answer in time, by the logs of services. On a machine that is busy for seconds
+ * there may be some, and these are sent again.
+ */
+export function lateAt({ url }: Customer, ...logs: string[]): Set<string> {
+  const lines = logs.flatMap((log) => log.split('\n'))
+  // A kill may cut off the last line.
+  const whole = lines.filter((line) => line.endsWith('}'))
+  const attempts = whole.map(
+    (line) => JSON.parse(line) as Record<'msg' | 'endpoint' | 'code' | 'messageId', string>,
+  )
+  const late = attempts.filter(
+    ({ msg, endpoint, code }) => msg === 'attempt' && endpoint === url && code === 'timeout',
+  )
+  return new Set(late.map(({ messageId }) => messageId))
 }
 
 function isRight(received: Received): boolean {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Store } from '../../src/store/store.js'
 import { folderWith } from '../cli/process.js'
-import { duplicatesAt, startCustomer } from './customer.js'
+import { duplicatesAt, lateAt, startCustomer } from './customer.js'
 import { post } from './load.js'
 import { CONCURRENCY, serve, settingsFor, storeIn } from './service.js'
 
@@ -16,6 +16,7 @@ test(`in ${KILLS} kills under load nothing that was answered 200 is lost, and li
   const expected: string[] = []
   const counts = { answered: 0, unanswered: 0, takenUnanswered: 0 }
   const unsettled = { well: 0, shaky: 0 }
+  const logs: string[] = []
 
   for (let kill = 0; kill < KILLS; kill++) {
     shaky.mode = kill % 3 === 0 ? 'failing' : 'well'
@@ -28,7 +29,7 @@ test(`in ${KILLS} kills under load nothing that was answered 200 is lost, and li
         return false
       },
     })
-    await service.ended
+    logs.push((await service.ended).stdout)
     expect(refused).toEqual([])
 
     const accepted = { well: [...well.accepted.keys()], shaky: [...shaky.accepted.keys()] }
@@ -57,14 +58,16 @@ test(`in ${KILLS} kills under load nothing that was answered 200 is lost, and li
   await using service = await serve(folder)
   await Promise.all([well.has(expected), shaky.has(expected)])
   service.kill('SIGTERM')
-  expect((await service.ended).code).toBe(0)
+  const { code, stdout } = await service.ended
+  expect(code).toBe(0)
+  logs.push(stdout)
   const store = await storeIn(folder)
   const left = await store.stats()
   await store.close()
 
   const duplicates = {
-    well: duplicatesAt(well),
-    shaky: duplicatesAt(shaky),
+    well: duplicatesAt(well, lateAt(well, ...logs)),
+    shaky: duplicatesAt(shaky, lateAt(shaky, ...logs)),
   }
   console.log(`${KILLS} kills: ${JSON.stringify({ ...counts, unsettled, duplicates })}`)
   expect(left.filter(({ leased, dead }) => leased + dead > 0)).toEqual([])

@@ -96,7 +96,7 @@ async function compareWithLog(served: Served): Promise<Set<string>> {
   return names
 }
 
-describe('after kill -9 in the middle of changes', { timeout: 300_000 }, () => {
+describe('after kill -9 in the middle of changes', { timeout: 900_000 }, () => {
   const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9))
 
   test(`everything that was answered is there, and everything else as a whole or not at all: SEED=${seed}`, async () => {

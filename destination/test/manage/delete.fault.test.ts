@@ -16,7 +16,7 @@ afterAll(async () => {
 
 test(
   'a destination that is paused and deleted with its messages gets none of them',
-  { timeout: 300_000 },
+  { timeout: 900_000 },
   async () => {
     const server = await startServer()
     cleanUps.push(() => server.dispose())

@@ -101,14 +101,14 @@ describe('migrate', () => {
     })
     // An attempt may time out on a busy machine, and be made again.
     const arrived = () => new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size
-    await expect.poll(arrived).toBe(3_000)
+    await expect.poll(arrived, { timeout: 300_000, interval: 200 }).toBe(3_000)
     await expect.poll(async () => (await running.stats())[0]?.fresh).toBe(0)
 
     // Deliveries that the new store has sent meanwhile do not count as different.
     const again = await runInside(args)
     const result = JSON.parse(again.stdout) as Migrated
     expect(result).toMatchObject({ moved: 0, known: 3_020, different: 0, ahead: 3_000 })
-  })
+  }, 600_000)
 
   test('moves no members of audiences: in the second store, all of them join again', async () => {
     const [from, to] = [`sqlite:${join(emptyFolder(), 'store.db')}`, await server.database()]

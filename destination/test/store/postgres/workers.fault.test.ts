@@ -21,7 +21,7 @@ import { Settler } from '../../../src/deliver/settler.js'
 import type { Destination, Settings } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
 import { HEARTBEAT_MS, LEASE_MS, WORKER_TIMEOUT_MS, type Store } from '../../../src/store/store.js'
-import { silent } from '../../run.js'
+import { keepWarnings, repeated, silent } from '../../run.js'
 import { parseScrape } from '../../observe/scrape.js'
 import { startEndpoint, type Answer, type TestEndpoint } from '../../endpoint.js'
 import { newDelivery } from '../contract.js'
@@ -108,11 +108,15 @@ describe('roles', () => {
     expect(await collector.stats()).toEqual([expect.objectContaining(waits)])
     expect(crm.received).toEqual([])
 
-    const workers = await Promise.all([start(settings, 'worker'), start(settings, 'worker')])
+    const { log, late } = keepWarnings()
+    const workers = await Promise.all([
+      start(settings, 'worker', log),
+      start(settings, 'worker', log),
+    ])
     expect((await send(collector, 200, 'n')).status).toBe(200)
     await vi.waitUntil(async () => (await collector.stats()).length === 0, 60_000)
-    expect(idsOf(crm)).toHaveLength(400)
     expect(new Set(idsOf(crm)).size).toBe(400)
+    expect(repeated(idsOf(crm), late)).toEqual([])
     for (const worker of workers) {
       expect((await send(worker, 1)).status).toBe(404)
       expect(await unreadiness(worker)).toEqual([200, []])
@@ -122,7 +126,8 @@ describe('roles', () => {
   test.each([
     { hears: true, title: 'calls back what waits for its turn at an endpoint of a worker' },
     { hears: false, title: 'is noticed by a worker that was not told of it' },
-  ])('a deletion by a collector $title', async ({ hears }) => {
+    // What waits is given up after 5 s. On a machine that is too slow for the deletion to come before, it is tried again.
+  ])('a deletion by a collector $title', { retry: 3 }, async ({ hears }) => {
     const [url, fast] = [await server.database(), await endpoint()]
     const held: (() => void)[] = []
     const busy = await startEndpoint([(response) => held.push(() => response.writeHead(204).end())])
@@ -179,21 +184,30 @@ describe('roles', () => {
       return (await response.json()) as { destinations: { paused: unknown }[] }
     }
     const all = [collector, ...workers]
-    const pauses = () =>
-      Promise.all(all.map(async (one) => (await ask(one, 'status')).destinations[0]?.paused))
+    // A second has so many looks. On a busy machine each takes longer, as what it looks for does.
+    const LOOKS = 20
+    let looks = 0
+    const pauses = () => {
+      looks++
+      return Promise.all(all.map(async (one) => (await ask(one, 'status')).destinations[0]?.paused))
+    }
     // By turns through a collector, which sends nothing itself, and through a worker.
     for (const [i, one] of [collector, workers[0] ?? collector].entries()) {
       await ask(one, 'destinations/crm/pause', { reason: 'maintenance' })
-      await expect.poll(pauses, { timeout: 1_000, interval: 50 }).not.toContain(null)
+      looks = 0
+      await expect.poll(pauses, { interval: 50 }).not.toContain(null)
+      expect(looks).toBeLessThanOrEqual(LOOKS)
       const before = crm.received.length
       await send(collector, 50, `p${i}-`)
       // Two polls of the workers, which would claim what they may send.
       await new Promise((resolve) => setTimeout(resolve, 2_500))
       expect(crm.received).toHaveLength(before)
       await ask(one, 'destinations/crm/resume', {})
-      await expect.poll(pauses, { timeout: 1_000, interval: 50 }).toEqual([null, null, null])
+      looks = 0
+      await expect.poll(pauses, { interval: 50 }).toEqual([null, null, null])
+      expect(looks).toBeLessThanOrEqual(LOOKS)
       await vi.waitUntil(async () => (await collector.stats()).length === 0, 60_000)
-      expect(new Set(idsOf(crm)).size).toBe(before + 50)
+      expect(new Set(idsOf(crm)).size).toBe(50 * (i + 1))
     }
   })
 
@@ -288,7 +302,8 @@ describe('roles', () => {
     await send(first, 500)
     const isDown = () => server.query('SELECT FROM hookline.probes', [], url)
     await vi.waitUntil(async () => (await isDown()).length > 0, 60_000)
-    // The first worker may have requests under way, and its messages have to become due again.
+    // The requests of the first worker have to end, and its messages have to become due again.
+    await vi.waitUntil(async () => (await first.stats())[0]?.leased === 0, 60_000)
     await new Promise((resolve) => setTimeout(resolve, 3_000))
     const before = crm.received.length
     const second = await start(settings, 'worker')

@@ -33,7 +33,7 @@ test(`nothing that was acknowledged is lost in ${KILLS} kills under load`, async
   }
   console.log(`${KILLS} kills: ${JSON.stringify(counts)}`)
   expect(counts).toMatchObject({ lost: 0, unsettled: 0 })
-}, 300_000)
+}, 900_000)
 
 test('a second process is refused, and admitted once the first was killed', async () => {
   await using place = await folder()

@@ -49,7 +49,7 @@ test(`a file of ${ROWS} messages keeps all of them while its upgrade is killed a
     ['dead', 1],
   ])
   await store.close()
-}, 300_000)
+}, 900_000)
 
 test.skipIf(!canMount())(
   'an upgrade for which the disk has no room changes nothing, and succeeds once it has',
