@@ -61,6 +61,10 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
          const analytics = new Analytics('k', { ${OPTIONS}, flushAt })
          for (let i = 0; i < 505; i++) analytics.track({ userId: 'u', event: 'e' + i })
        }`,
+      // A second lasts ten here: a machine that is busy may take longer than the grace to answer some of so many requests.
+      first(`const now = performance.now.bind(performance)
+       timers.setTimeout = (act, ms) => setTimeout(act, Math.min(ms * 10, 2_000_000_000))
+       performance.now = () => now() / 10`),
     )
     expect(ended).toEqual(fine(''))
     expect(arrivedAt(collector)).toHaveLength(3 * 505)
