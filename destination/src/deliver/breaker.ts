@@ -1,5 +1,4 @@
 import type { BreakerState } from '../model/answers.js'
-import { MAX_RETRY_AFTER_MS } from './pace.js'
 
 /** This many failures in a row open a breaker. */
 const FAILURES_TO_OPEN = 5
@@ -301,7 +300,7 @@ export class Breaker {
   }
 
   #open(retryAfterMs: number, now: number): void {
-    const waitMs = Math.max(this.#probeMs, Math.min(retryAfterMs, MAX_RETRY_AFTER_MS))
+    const waitMs = Math.max(this.#probeMs, retryAfterMs)
     this.#change('open')
     this.#probeAt = now + waitMs * (1 + JITTER * this.random())
     if (retryAfterMs > 0) this.#askedUntil = this.#probeAt

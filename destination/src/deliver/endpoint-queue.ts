@@ -200,9 +200,9 @@ export class EndpointQueue {
   /** The outcome of a request that is not sent. It says when to try again at the earliest. */
   #unsentNow(): Outcome {
     const now = this.now()
-    return this.breaker.isOpen
-      ? unsent(DOWN, this.breaker.probeInMs(now))
-      : unsent(BUSY, this.pace.pauseMs(now))
+    if (this.breaker.isOpen) return unsent(DOWN, this.breaker.probeInMs(now))
+    const pauseMs = this.pace.pauseMs(now)
+    return unsent(pauseMs > 0 ? PAUSED : BUSY, pauseMs)
   }
 
   #sendWaiting(): void {
@@ -224,8 +224,13 @@ const BUSY = {
   error: 'the endpoint answers more slowly than messages arrive',
 } as const
 
+const PAUSED = {
+  code: 'endpoint_busy',
+  error: 'the endpoint answered 429, and gets no request until its pause is over',
+} as const
+
 /** The outcome of a request that was not sent. `waitMs` says when to try again at the earliest. */
-function unsent({ code, error }: typeof DOWN | typeof BUSY, waitMs: number): Outcome {
+function unsent({ code, error }: Pick<Outcome, 'code' | 'error'>, waitMs: number): Outcome {
   return {
     code,
     verdict: 'retry',

@@ -38,12 +38,6 @@ const IDLE_RATE = 1
 const PAUSE_MS = 1_000
 
 /**
- * A `Retry-After` pauses an endpoint for at most this time, in ms. An endpoint that asks for a whole day gets a request
- * earlier.
- */
-export const MAX_RETRY_AFTER_MS = 300_000
-
-/**
  * Unused requests are kept for this time, in ms, because requests that wait start at a tick: four times a second. So an
  * endpoint may get the requests of this time at once.
  */
@@ -167,8 +161,7 @@ export class Pace {
    */
   throttle(retryAfterMs: number, startedAt: number, now: number): void {
     const sincePauseMs = now - this.#pausedUntil
-    const pauseMs = retryAfterMs > 0 ? Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) : 0
-    if (pauseMs > 0) this.#pauseUntil(now + pauseMs)
+    if (retryAfterMs > 0) this.#pauseUntil(now + retryAfterMs)
     if (startedAt <= this.#loweredAt) return
     this.#measure(now)
     const measured = Math.max(this.#taken, this.#takenBefore)
@@ -179,7 +172,7 @@ export class Pace {
     this.#learned = Math.max(MIN_RATE, took * DECREASE)
     this.#tokens = 0
     this.#filledAt = this.#loweredAt = now
-    if (pauseMs === 0) this.#pauseUntil(now + PAUSE_MS)
+    if (retryAfterMs === 0) this.#pauseUntil(now + PAUSE_MS)
   }
 
   /** The rate after a success. It says something only of the rate at which its attempt was sent. */

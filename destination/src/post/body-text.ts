@@ -1,4 +1,5 @@
 import { isAscii } from 'node:buffer'
+import { TextDecoder } from 'node:util'
 import { brotliDecompressSync, constants, inflateSync, unzipSync } from 'node:zlib'
 import { util } from 'undici'
 

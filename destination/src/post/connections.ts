@@ -4,7 +4,7 @@ import { Client, type buildConnector } from 'undici'
 export class Connection {
   /** Whether the socket was closed. The client would open another one. */
   isClosed = false
-  /** The first error of the socket. undici may tell only of its end, and not of the TLS alert before it. */
+  /** The first error of its socket. undici may tell only of its end, and not of the TLS alert before it. */
   error: Error | undefined
 
   constructor(
@@ -89,6 +89,7 @@ export class Connections {
 
   #make(origin: string): Connection {
     const connect: buildConnector.connector = (target, callback) => {
+      connection.error = undefined
       this.connect(target, (...opened) => {
         opened[1]?.once('error', (error: Error) => {
           connection.error = error

@@ -78,13 +78,6 @@ describe('a closed breaker', () => {
     wait(1)
     expect(room()).toBe(1)
   })
-
-  test('an endpoint that asks for a day is asked again after five minutes', () => {
-    const { send, wait, room } = setUp()
-    send('failure', 1, 24 * 3_600_000)
-    wait(300_000)
-    expect(room()).toBe(1)
-  })
 })
 
 describe('an open breaker', () => {

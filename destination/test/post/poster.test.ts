@@ -141,6 +141,7 @@ describe('an answer', () => {
       ['503 No', '120'],
       ['429 No', 'Sat, 21 Nov 2026 12:00:30 GMT'],
       ['503 No', '60 \t '],
+      ['503 No', '1000000000000'],
       ['503 No', '\tSat Nov 21 12:00:30 2026 '],
       ['500 No', 'soon'],
       ['404 No', '120'],
@@ -150,7 +151,7 @@ describe('an answer', () => {
       outcomes.push((await postOnce(`http://127.0.0.1:${port}/`, { now })).retryAfterMs)
     }
     expect(outcomes).toEqual([
-      ...[120_000, 30_000, 60_000, 30_000],
+      ...[120_000, 30_000, 60_000, 300_000, 30_000],
       ...[undefined, undefined, undefined],
     ])
   })
