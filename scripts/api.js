@@ -20,7 +20,7 @@ report('hookline-destination', await destination())
 /** The SDK's declarations as they are published; entries share some files. */
 function sdk() {
   const dist = join(root, 'dist')
-  const files = readdirSync(dist).filter((file) => file.endsWith('.d.ts'))
+  const files = readdirSync(dist).filter((file) => file.endsWith('.d.cts'))
   return files.sort().map((file) => ({ file, text: readFileSync(join(dist, file), 'utf8') }))
 }
 

@@ -1,10 +1,10 @@
-// Builds dist/: every entry as ESM and CommonJS, each with its own types.
+// Builds dist/: every entry as ESM and CommonJS. The types of both are in the `.d.cts` files.
 //
 // tsc checks and emits plain modules into build/, rollup joins them: few files load faster and take
 // less room on disk than one file a module. What entries share lands in chunks, so that a class is
 // the same class whichever entry it comes from.
 import { execFileSync } from 'node:child_process'
-import { readFileSync, rmSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { nodeResolve } from '@rollup/plugin-node-resolve'
 import { rollup } from 'rollup'
@@ -111,10 +111,12 @@ const structural = {
   renderChunk: (code) => code.replaceAll(/^\s*#private;\n/gm, ''),
 }
 
-for (const extension of ['.d.ts', '.d.cts']) {
-  await bundle(
-    { input: inputs('.d.ts'), external, plugins: [declarations(), structural] },
-    // Readers of the types, and of a report of them, meet the names that things have.
-    { format: 'es', minifyInternalExports: false, ...names(extension) },
-  )
+await bundle(
+  { input: inputs('.d.ts'), external, plugins: [declarations(), structural] },
+  // Readers of the types, and of a report of them, meet the names that things have.
+  { format: 'es', minifyInternalExports: false, ...names('.d.cts') },
+)
+// Both builds have the same types. An ES module may import CommonJS, but not the other way around.
+for (const { name } of entries) {
+  writeFileSync(`dist/${name}.d.ts`, `export * from './${name}.cjs';\n`)
 }

@@ -1,6 +1,6 @@
 /** @module hookline/koa */
 
-import type Koa from 'koa'
+import type { Context, Middleware } from 'koa'
 import type { WebhookEvent } from '../events.js'
 import { nodeBody } from '../node-body.js'
 import { fail, receiver, type ReceiverOptions } from '../receive.js'
@@ -31,12 +31,12 @@ export type { ReceiverOptions, WebhookEvent }
  * ```
  */
 export function webhook(
-  options: ReceiverOptions<[ctx: Koa.Context]>,
-  handler: (event: WebhookEvent, ctx: Koa.Context) => unknown,
-): Koa.Middleware {
+  options: ReceiverOptions<[ctx: Context]>,
+  handler: (event: WebhookEvent, ctx: Context) => unknown,
+): Middleware {
   const receive = receiver(options, handler, isSigned)
 
-  async function handle(ctx: Koa.Context): Promise<void> {
+  async function handle(ctx: Context): Promise<void> {
     ctx.res.statusCode = 204 // Koa begins with 404; a status that the handler sets replaces either
     const body = (maxBytes: number) =>
       nodeBody(ctx.req, ctx.request, HOW_TO_KEEP_THE_BODY, maxBytes)
@@ -49,7 +49,7 @@ export function webhook(
     await handler(verdict.event, ctx)
   }
 
-  return (ctx: Koa.Context) =>
+  return (ctx: Context) =>
     handle(ctx).catch((error: unknown) => fail(error, ctx.res, 'ctx.status = 400', ['ENOENT']))
 }
 
