@@ -461,7 +461,7 @@ describe('damage', () => {
     }
     const directory = temporary()
     const analytics = createClient(net, {
-      ...{ spool: { directory, maxBytes: 1_048_576 }, maxQueueBytes: 40_000 },
+      ...{ timeout: 500, spool: { directory, maxBytes: 1_048_576 }, maxQueueBytes: 40_000 },
       ...{ overflow: 'drop-oldest', onFailed },
     })
     const track = (name: string) => {
