@@ -96,8 +96,10 @@ export class ScriptEnd {
 
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
   #leave(who: string, advice: string): void {
-    const text = `The script ended ${MAX_RECORDS} times, because ${who} recorded a message each time.${advice}`
-    this.#client.teller.unreported(new DroppedError('process_exit', text))
+    const why = `The script ended ${MAX_RECORDS} times, because ${who} recorded a message each time.`
+    const what =
+      'a message is not waited for (process_exit), and nobody is told if the process ends before it is delivered'
+    this.#client.teller.unreported(`${what}. ${why}${advice}`, 'process_exit')
     noDrainAtExit(this.#drain)
   }
 

@@ -111,9 +111,9 @@ export class Teller {
     if (this.#faults.push(error) === 1) this.#later(this.tellNow)
   }
 
-  /** There are losses that nobody can be told of any more: whoever is told records new ones. */
-  unreported(error: Pick<HooklineError, 'code' | 'message'>): void {
-    this.#warnings.unreported(error)
+  /** Nobody can be told of the end of a message any more: whoever is told records new ones. */
+  unreported(text: string, code: string): void {
+    this.#warnings.unreported(text, code)
   }
 
   /**
@@ -129,7 +129,8 @@ export class Teller {
         ? `so many messages that ${MAX_CHAINED} losses wait to be told`
         : `a message at each of ${MAX_CHAIN} losses in a row`
       const why = `A callback or onFailed recorded ${recorded}.`
-      this.unreported({ code: error.code, message: `${why} ${causeOf(error)}` })
+      const what = `a message was lost (${error.code}) that no callback and no onFailed is told of`
+      this.unreported(`${what}. ${why} ${causeOf(error)}`, error.code)
       if (callback && resolvers.has(callback)) callback(error)
       return
     }

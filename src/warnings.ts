@@ -28,11 +28,9 @@ export class LossWarnings {
     this.#warn(text, error.code)
   }
 
-  /** Tells of the first loss that nobody else is told of. */
-  unreported({ code, message }: Pick<HooklineError, 'code' | 'message'>): void {
-    if (!this.#isFirst('unreported')) return
-    const what = `a message was lost (${code}) that no callback and no onFailed is told of`
-    this.#warn(`${what}. ${message}`, code)
+  /** Tells of the first message of whose end nobody else is told. */
+  unreported(text: string, code: string): void {
+    if (this.#isFirst('unreported')) this.#warn(text, code)
   }
 
   #isFirst(kind: string): boolean {

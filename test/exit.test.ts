@@ -139,7 +139,7 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
       )
       expect(ended).toMatchObject({ code: 0, stdout: '' })
       expect(ended.stderr).toMatch(
-        /a message was lost \(process_exit\).*process\.once\('beforeExit'/,
+        /a message is not waited for \(process_exit\).*process\.once\('beforeExit'/,
       )
       expect(arrivedAt(collector)).toEqual(Array(10).fill('end'))
     },
@@ -178,7 +178,7 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
        analytics.track({ userId: 'u', event: 'e' })`)
       expect(ended).toMatchObject({ code: 0, stdout: 'process_exit\n'.repeat(10) })
       expect(ended.stderr).toMatch(
-        /a message was lost \(process_exit\) that no callback .* a callback or onFailed recorded a message each time/,
+        /a message is not waited for \(process_exit\), and nobody is told .* a callback or onFailed recorded a message each time/,
       )
     },
   )
