@@ -81,8 +81,12 @@ function isReached({ step, code }: Finding): boolean {
 }
 
 async function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
-  const isExamined = (given: { url?: unknown }) =>
-    expandEnvironment(given.url, process.env).value === url
+  const unknown = new Set<string>()
+  const isExamined = (given: { url?: unknown }) => {
+    const { value, problems } = expandEnvironment(given.url, process.env)
+    for (const { message } of problems) unknown.add(message)
+    return value === url
+  }
   const local = await readLocalSettings(config, ['destinations', 'allowNetworks', 'ca'], {
     destinations: ({ webhooks }) =>
       Array.isArray(webhooks) &&
@@ -115,9 +119,14 @@ async function examinationOf(url: string, { secret, config, post }: DoctorOption
     from: known
       ? `The endpoint belongs to the destination ${known.destination.name} in ${file}. Its settings are used.`
       : file
-        ? `No destination in ${file} has this URL. Only allowNetworks and ca are taken from this file.`
+        ? `No destination in ${file} has this URL. Only allowNetworks and ca are taken from this file.${notCompared(unknown)}`
         : 'There are no settings in this folder. Private networks are not allowed, and only the usual authorities are trusted.',
   }
+}
+
+/** Why some URLs of the settings could not be compared. */
+function notCompared(problems: ReadonlySet<string>): string {
+  return problems.size === 0 ? '' : ` Some URLs are not known here: ${[...problems].join(' ')}`
 }
 
 const STATES = { ok: ['green', 'ok'], failed: ['red', 'failed'], skipped: ['gray', '-'] } as const

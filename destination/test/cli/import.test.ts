@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { describe, test } from 'vitest'
+import { headOf } from '../../src/cli/import/progress-file.js'
 import { call, folderOf, progressOf } from './import/history.js'
 import { emptyFolder, run, start } from './process.js'
 
@@ -539,6 +540,29 @@ describe('import', { concurrent: true }, () => {
     const progress = { head: '5:none', line: 9, offset: 90, accepted: 9, bad: 0 }
     writeFileSync(join(folder, 'history.ndjson.progress'), JSON.stringify(progress))
     const ended = await run(args, { folder })
+    expect(ended.stderr).toMatch(message)
+    expect(ended.code).toBe(2)
+  })
+
+  test.for<[what: string, change: object, message: RegExp]>([
+    ['a line below 0', { line: -5 }, /is not a valid progress file/],
+    ['half a line', { line: 1.5 }, /is not a valid progress file/],
+    ['no count', { accepted: 'all' }, /is not a valid progress file/],
+    ['a name that is no text', { name: 5 }, /is not a valid progress file/],
+    ['refused lines without a problem', { refused: [{ line: 1 }] }, /is not a valid progress file/],
+    ['no collector', { target: {} }, /is not a valid progress file/],
+    [
+      'a place behind the end of the file, which was cut',
+      { offset: 1_000_000 },
+      /history\.ndjson is shorter than it was when it was imported up to line 1\. Give --restart/,
+    ],
+  ])('progress with %s is refused', async ([, change, message], { expect }) => {
+    const folder = folderOf(3, 0)
+    const head = headOf(join(folder, 'history.ndjson'))
+    const progress = { head, line: 1, offset: 50, accepted: 1, bad: 0, ...change }
+    writeFileSync(join(folder, 'history.ndjson.progress'), JSON.stringify(progress))
+    const where = ['--key', 'k', '--to', 'http://127.0.0.1:1']
+    const ended = await run(['import', 'history.ndjson', ...where], { folder })
     expect(ended.stderr).toMatch(message)
     expect(ended.code).toBe(2)
   })

@@ -363,6 +363,10 @@ describe('commands beside a service, whose secrets only it has', () => {
     expect(doctor.stderr).toBe(
       `The endpoint belongs to the destination erp in ${file}. Its settings are used.\n`,
     )
+    const stranger = await runInside(['doctor', `${url}/other`, '--no-post', ...where])
+    expect(stranger.stderr).toMatch(
+      /^No destination in \S+ has this URL\. .* Some URLs are not known here: the environment variable \S+ is not set\.\n$/,
+    )
     const call = ['track', '--user', 'u', '--event', 'E', '--timeout', '1']
     expect((await runInside(['send', ...call, ...where])).stderr).toMatch(/^Not accepted: /)
   })

@@ -50,25 +50,54 @@ export function headOf(file: string, bytes = HEAD_BYTES): string {
  * @throws Error if the file is no longer the same file, or the progress cannot be read.
  */
 export function readProgress(path: string, file: string): Progress | undefined {
+  const fix = `Give --restart to import the whole file, or name another progress file with --progress.`
   let text: string
   try {
     text = readFileSync(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
+    throw new Error(`Cannot read ${path}: ${(error as Error).message}. ${fix}`)
   }
-  const fix = `Give --restart to import the whole file, or name another progress file with --progress.`
-  let progress: Progress
-  try {
-    progress = JSON.parse(text) as Progress
-    if (!Number.isSafeInteger(progress.offset) || typeof progress.head !== 'string')
-      throw new Error()
-  } catch {
-    throw new Error(`${path} is not a valid progress file. ${fix}`)
-  }
-  if (headOf(file, Number.parseInt(progress.head, 10)) === progress.head) return progress
-  throw new Error(`${file} is not the file that was imported up to line ${progress.line}. ${fix}`)
+  const progress = parse(text)
+  if (!isProgress(progress)) throw new Error(`${path} is not a valid progress file. ${fix}`)
+  const upTo = `imported up to line ${progress.line}`
+  if (headOf(file, Number.parseInt(progress.head, 10)) !== progress.head)
+    throw new Error(`${file} is not the file that was ${upTo}. ${fix}`)
+  if (statSync(file).size < progress.offset)
+    throw new Error(`${file} is shorter than it was when it was ${upTo}. ${fix}`)
+  return progress
 }
+
+/** @returns `undefined` if it is no JSON. */
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether a value, which somebody may have edited, has the shape of a {@link Progress}. */
+function isProgress(value: unknown): value is Progress {
+  if (!isRecord(value)) return false
+  const { head, name = '', target, refused = [] } = value
+  return (
+    typeof head === 'string' &&
+    typeof name === 'string' &&
+    ['line', 'offset', 'accepted', 'bad'].every((field) => isCount(value[field])) &&
+    (target === undefined ||
+      (isRecord(target) && areTexts(target['collector'], target['keyHash']))) &&
+    Array.isArray(refused) &&
+    refused.every((each) => isRecord(each) && isCount(each['line']) && areTexts(each['problem']))
+  )
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
+}
+
+const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0
+const areTexts = (...values: unknown[]) => values.every((value) => typeof value === 'string')
 
 /**
  * Checks whether the progress can be saved, and changes nothing.
