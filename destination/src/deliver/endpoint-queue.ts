@@ -28,13 +28,6 @@ export interface EndpointRequest {
   wasTried: boolean
 }
 
-/** What is known of a request when it starts. */
-interface Start {
-  at: number
-  period: Period
-  rate: number
-}
-
 interface Waiting {
   request: EndpointRequest
   done: (outcome: Outcome) => void
@@ -170,21 +163,21 @@ export class EndpointQueue {
 
   #send({ body, headers, wasTried }: EndpointRequest, done: (outcome: Outcome) => void): void {
     const startedAt = this.now()
-    const start = { at: startedAt, period: this.breaker.start(), rate: this.pace.rate }
+    const period = this.breaker.start()
     this.pace.start(startedAt)
     this.poster.post(body, headers, (outcome) => {
-      this.#end(start, wasTried, outcome)
+      this.#end(period, startedAt, wasTried, outcome)
       done(outcome)
     })
   }
 
-  #end({ at, period, rate }: Start, wasTried: boolean, outcome: Outcome): void {
+  #end(period: Period, startedAt: number, wasTried: boolean, outcome: Outcome): void {
     const now = this.now()
     const { code, verdict, retryAfterMs = 0 } = outcome
     const isHealthy = verdict !== 'retry'
     const isThrottled = code === 'throttled'
-    if (isHealthy) this.pace.succeed(now, at, rate)
-    else if (isThrottled) this.pace.throttle(retryAfterMs, at, now)
+    if (isHealthy) this.pace.succeed(now)
+    else if (isThrottled) this.pace.throttle(retryAfterMs, startedAt, now)
     this.breaker.end(period, { isHealthy: isHealthy || isThrottled, retryAfterMs, wasTried }, now)
     this.#sendWaiting()
   }

@@ -1,5 +1,5 @@
 /** The part of the measured rate that an endpoint gets after it asked for fewer requests. */
-const DECREASE = 0.85
+const DECREASE = 0.75
 
 /**
  * How much each success adds to a limited rate, in requests per second: this, times the square of the seconds since the pause. So the
@@ -9,12 +9,6 @@ const INCREASE = 0.0005
 
 /** How much each success adds while no rate is known that is too much, in requests per second: the rate grows 2.7 times in a second. */
 const SLOW_START = 1
-
-/**
- * While a rate is known that is too much, a success raises the rate to at most this multiple of the rate at which its attempt was sent. If
- * answers take seconds, the rate would otherwise grow far beyond what any answer has shown to work.
- */
-const GROWTH_PER_ANSWER = 1.1
 
 /** A rate that has grown to this multiple of the rate that last was too much is not limited any more. */
 const FORGET = 5
@@ -49,8 +43,8 @@ const WINDOW_MS = 1_000
 /**
  * Decides how many requests an endpoint gets in a second. It is a token bucket.
  *
- * Without a limit in the settings, the rate is not limited until the endpoint answers 429. Then the endpoint gets 85 %
- * of what it took before that answer. What it took says nothing of what it can take: few messages may have been sent. So
+ * Without a limit in the settings, the rate is not limited until the endpoint answers 429. Then the endpoint gets three
+ * quarters of what it took before that answer. What it took says nothing of what it can take: few messages may have been sent. So
  * the rate then grows fast, up to the next 429, which shows a rate that is too much. From then on, the rate stays close to that one for
  * some seconds after each 429, and grows fast again if no other follows.
  *
@@ -135,19 +129,14 @@ export class Pace {
     this.#tokens--
   }
 
-  /**
-   * The endpoint took a request.
-   *
-   * @param startedAt - When the request started.
-   * @param rateThen - The {@link rate} when it started.
-   */
-  succeed(now: number, startedAt = now, rateThen = this.rate): void {
+  /** The endpoint took a request. */
+  succeed(now: number): void {
     this.#measure(now)
     this.#taken++
     if (this.#learned === Infinity) return
     this.#fill(now)
     // At the limit of the settings, successes say nothing about more than that.
-    if (this.#learned < this.#share) this.#learned = this.#grown(startedAt, rateThen)
+    if (this.#learned < this.#share) this.#learned += this.#step(now)
     const isForgotten = this.#learned > this.#tooMuch * FORGET || now - this.#loweredAt > FORGET_MS
     if (isForgotten) this.#learned = this.#tooMuch = Infinity
   }
@@ -175,14 +164,11 @@ export class Pace {
     if (retryAfterMs === 0) this.#pauseUntil(now + PAUSE_MS)
   }
 
-  /** The rate after a success. It says something only of the rate at which its attempt was sent. */
-  #grown(startedAt: number, rateThen: number): number {
-    if (this.#tooMuch === Infinity) return this.#learned + SLOW_START
-    if (startedAt <= this.#loweredAt) return this.#learned
-    const seconds = (startedAt - this.#pausedUntil) / 1_000
-    const isFar = this.#learned < this.#tooMuch * DECREASE
-    const step = isFar ? SLOW_START : Math.min(SLOW_START, INCREASE * seconds ** 2)
-    return Math.max(this.#learned, Math.min(this.#learned + step, rateThen * GROWTH_PER_ANSWER))
+  /** How much a success adds to the rate, in requests per second. */
+  #step(now: number): number {
+    if (this.#learned < this.#tooMuch * DECREASE) return SLOW_START
+    const seconds = (now - this.#pausedUntil) / 1_000
+    return Math.min(SLOW_START, INCREASE * seconds ** 2)
   }
 
   #pauseUntil(time: number): void {

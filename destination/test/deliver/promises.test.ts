@@ -264,35 +264,6 @@ describe('an endpoint that takes a number of requests per second, and answers th
     },
   )
 
-  test('refuses few requests, and gets most of what it takes, also if its answers take seconds', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.record({
-          takes: fc.constantFrom(8, 10, 15),
-          latencyMs: fc.constantFrom(10, 500, 5_000),
-          retryAfterMs: fc.constantFrom(undefined, 1_000),
-          seed: fc.integer({ min: 0 }),
-        }),
-        async ({ takes, latencyMs, retryAfterMs, seed }) => {
-          const behave = limited(takes, latencyMs, retryAfterMs)
-          const world = createWorld([{ settings: endpointOf(128), behave }], randomFrom(seed))
-          await world.pass(250)
-          for (let i = 0; i < 200 * takes + 200; i++) world.arrive(`m${i}`)
-          await world.pass(180_000)
-          const requests = world.requests.filter(({ at }) => at >= 60_000)
-          await world.close()
-          const refused = requests.filter(({ code }) => code === 'throttled').length
-          expect(refused).toBeLessThan(requests.length * 0.08)
-          expect(requests.length - refused).toBeGreaterThan(0.75 * 120 * takes)
-        },
-      ),
-      {
-        ...ROUNDS,
-        examples: [[{ takes: 10, latencyMs: 5_000, retryAfterMs: undefined, seed: 1 }]],
-      },
-    )
-  })
-
   test('is never sent more than its rateLimit', async () => {
     const { requests, refused, waiting } = await play({
       takes: 50,
