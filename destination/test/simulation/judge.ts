@@ -5,7 +5,7 @@ import type { Destination, Endpoint } from '../../src/settings/settings.js'
 import { DELAYS_MS, LONG_DELAY_MS, MIN_ATTEMPTS, WINDOW_MS } from '../../src/deliver/schedule.js'
 import { LEASE_MS } from '../../src/store/store.js'
 import type { Owner, VirtualClock } from './clock.js'
-import type { Reply, Server } from './network.js'
+import { MAX_RETRY_AFTER_MS, type Reply, type Server } from './network.js'
 
 /** What the judge knows of a worker. */
 export interface WorkerView extends Owner {
@@ -646,7 +646,7 @@ export class Judge {
   answered(post: Post, { status, code, retryAfterMs }: Reply): void {
     this.#line(post.destination, post.url).inFlight.delete(post)
     post.status = status ?? 'none'
-    post.retryAfterMs = retryAfterMs ?? 0
+    post.retryAfterMs = Math.min(retryAfterMs ?? 0, MAX_RETRY_AFTER_MS)
     this.#tell(post.message, '% answered % to attempt %', post.url, status ?? code, post.attempt)
   }
 

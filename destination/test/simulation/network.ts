@@ -30,6 +30,9 @@ export interface ServerPlan {
 /** The deadline of an attempt, in ms. */
 const DEADLINE_MS = 5_000
 
+/** The longest wait that an endpoint is granted, in ms. Source: README, "What you can rely on". */
+export const MAX_RETRY_AFTER_MS = 300_000
+
 /** What a request has come to. */
 export interface Reply {
   status: number | undefined
@@ -96,7 +99,7 @@ export class Server {
   answer(body: string, signature: string | undefined, isPoison: boolean): Reply {
     const reply = this.#answer(body, signature, isPoison)
     const { retryAfterMs = 0, afterMs } = reply
-    const waitMs = Math.min(retryAfterMs, 300_000) * 1.2
+    const waitMs = Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) * 1.2
     if (waitMs > 0) {
       this.excusedUntil = Math.max(this.excusedUntil, this.clock.now + afterMs + waitMs)
     }
@@ -147,5 +150,6 @@ function codeOf(status: number): OutcomeCode {
 export function outcomeOf({ status, code, afterMs, retryAfterMs }: Reply): Outcome {
   const verdict = code === 'delivered' ? 'delivered' : code === 'client_error' ? 'refused' : 'retry'
   const error = code === 'delivered' ? undefined : code
-  return { code, verdict, status, ms: afterMs, retryAfterMs, response: '', error }
+  const waitMs = retryAfterMs && Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
+  return { code, verdict, status, ms: afterMs, retryAfterMs: waitMs, response: '', error }
 }
