@@ -1,5 +1,6 @@
 import type { Batch } from './entry.js'
 import { RejectedError } from './errors.js'
+import { isListBegun } from './rejections.js'
 import { adviceFor, retryAfterMs } from './retry.js'
 
 /** A server's answer. */
@@ -43,7 +44,7 @@ const MAX_DETAIL_LENGTH = 500
 export function byStatus(batch: Batch, answer: Answer): Answer {
   if ('status' in answer || !answer.cut) return answer
   const isAlone = batch.entries.length === 1
-  const mayBeNamed = answer.cut.body.includes('"rejected"')
+  const mayBeNamed = isListBegun(answer.cut.body)
   if (mayBeNamed) batch.cuts = isAlone ? -Infinity : 0
   else batch.cuts++
   return isAlone && batch.cuts >= MAX_CUTS ? answer.cut : answer

@@ -747,17 +747,20 @@ describe('an answer', () => {
     expect(heard.codes.sort()).toEqual(['e0: ok', 'e1: rejected'])
   })
 
-  test('that breaks off each time after it has begun to name a message never counts by its status', async () => {
-    useFakeClock()
-    const cut = 'Connection: close\r\n\r\n{"rejected":[{"index":0'
-    const server = await answering(...Array<string>(9).fill(`HTTP/1.1 200 OK\r\n${cut}`))
-    const heard = listen()
-    const analytics = createClient(server, { ...IN_TIME, maxRetries: 5 })
-    trackMany(analytics, 1, 0, heard.as)
-    void analytics.flush()
-    await passUntil(() => heard.outcomes.length === 1)
-    expect(heard.codes).toEqual(['e0: retries_exhausted'])
-  })
+  test.each(['"rejected"', String.raw`"\u0072ejected"`])(
+    'that breaks off each time after it has begun to name a message in %s never counts by its status',
+    async (name) => {
+      useFakeClock()
+      const cut = `Connection: close\r\n\r\n{${name}:[{"index":0`
+      const server = await answering(...Array<string>(9).fill(`HTTP/1.1 200 OK\r\n${cut}`))
+      const heard = listen()
+      const analytics = createClient(server, { ...IN_TIME, maxRetries: 5 })
+      trackMany(analytics, 1, 0, heard.as)
+      void analytics.flush()
+      await passUntil(() => heard.outcomes.length === 1)
+      expect(heard.codes).toEqual(['e0: retries_exhausted'])
+    },
+  )
 
   test('whose body has begun before close() gives up counts by its status', async () => {
     let requests = 0
