@@ -81,10 +81,10 @@ function isReached({ step, code }: Finding): boolean {
 }
 
 async function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
-  const unknown = new Set<string>()
+  const uncompared = new Set<string>()
   const isExamined = (given: { url?: unknown }) => {
     const { value, problems } = expandEnvironment(given.url, process.env)
-    for (const { message } of problems) unknown.add(message)
+    for (const { message } of problems) uncompared.add(message)
     return value === url
   }
   const local = await readLocalSettings(config, ['destinations', 'allowNetworks', 'ca'], {
@@ -119,7 +119,7 @@ async function examinationOf(url: string, { secret, config, post }: DoctorOption
     from: known
       ? `The endpoint belongs to the destination ${known.destination.name} in ${file}. Its settings are used.`
       : file
-        ? `No destination in ${file} has this URL. Only allowNetworks and ca are taken from this file.${notCompared(unknown)}`
+        ? `No destination in ${file} has this URL. Only allowNetworks and ca are taken from this file.${notCompared(uncompared)}`
         : 'There are no settings in this folder. Private networks are not allowed, and only the usual authorities are trusted.',
   }
 }
