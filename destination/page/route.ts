@@ -36,37 +36,39 @@ let seen = 1
 
 addEventListener('hashchange', () => {
   const link = takeToken()
-  if (link !== '' && kept.peek().size > 0) {
-    openLinkBeside(link)
-    return
-  }
-  if (link !== '') keepToken(link)
-  if (kept.peek().size > 0) {
+  if (link !== '') openPortal(link)
+  else if (kept.peek().size === 0) show()
+  else {
     // The browser has changed the address already, and gives no way to prevent that.
     history.pushState(null, '', route.peek().hash || '#/')
     leave(() => {
       history.back()
     })
-    return
   }
-  seen++
-  route.value = read()
 })
 
+function show(): void {
+  seen++
+  route.value = read()
+}
+
 /**
- * Uses the token of a further link to the portal while the view has something that would be lost. The view stays, unless the link is
- * of another tenant. A page that contains this one in a frame may open a link any time, before or after the one before has expired.
+ * Uses the token of a further link to the portal. A page that contains this one in a frame may open a link any time, before or after
+ * the one before has expired. A view that has something that would be lost stays, unless the link is of another tenant. For another
+ * tenant the page is loaded anew, so that nothing of what it has read stays.
  */
-function openLinkBeside(link: string): void {
-  history.replaceState(null, '', route.peek().hash || '#/')
-  if (tenantOf(link) === tenantOf(token.peek())) {
-    keepToken(link)
+function openPortal(link: string): void {
+  const isOther = tenantOf(link) !== tenantOf(token.peek())
+  if (isOther || kept.peek().size > 0) history.replaceState(null, '', route.peek().hash || '#/')
+  if (isOther) {
+    leave(() => {
+      history.replaceState(null, '', `#token=${link}`)
+      location.reload()
+    })
     return
   }
-  leave(() => {
-    keepToken(link)
-    location.hash = '#/'
-  })
+  keepToken(link)
+  if (kept.peek().size === 0) show()
 }
 
 // A link that is not followed leaves no entry in the history.

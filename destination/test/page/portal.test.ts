@@ -296,9 +296,33 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     await stays()
     await page.goto(next)
     await dialog.getByRole('button', { name: 'Leave' }).click()
-    await page.getByRole('heading', { name: 'Overview' }).waitFor()
+    await page.getByRole('table').getByRole('link', { name: 'other-hook' }).waitFor()
     expect(await secret.count()).toBe(0)
     expect(await page.locator('body').innerText()).not.toContain('acme-hook')
+  })
+
+  test('shows nothing of a tenant once a link of another one is opened, also before that one’s data comes', async () => {
+    const { running } = await lived()
+    const page = await openAs(running, 'acme', '#/live', /status of 5\d\d/)
+    await page.getByText('Live: new events appear here at once.').waitFor()
+    await post(running, [track('acme-live')], 'acme')
+    await page.getByRole('main').getByText('acme-live').waitFor()
+    await page.goto(`${running.adminUrl}/portal#/`)
+    await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).waitFor()
+
+    await page.route('**/v1/portal/**', (route) => route.fulfill({ status: 503 }))
+    const expiresAt = Date.now() + 600_000
+    const token = await signGuest(ADMIN_TOKEN, { tenant: 'other', by: null, expiresAt })
+    await page.goto(`${running.adminUrl}/portal#token=${token}`)
+    await page.getByText('The destination answered with the status 503.').waitFor()
+    expect(await page.locator('body').innerText()).not.toMatch(/acme/i)
+    await page.unroute('**/v1/portal/**')
+    await page.getByRole('table').getByRole('link', { name: 'other-hook' }).waitFor()
+    expect(page.url()).toBe(`${running.adminUrl}/portal#/`)
+    expect(await page.locator('body').innerText()).not.toMatch(/acme/i)
+    await page.evaluate(`location.hash = '#/live'`)
+    await page.getByRole('heading', { name: 'Live' }).waitFor()
+    expect(await page.locator('body').innerText()).not.toMatch(/acme/i)
   })
 
   test('says that a link has expired, and opens the next one in the same tab', async () => {
