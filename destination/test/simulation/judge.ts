@@ -438,7 +438,7 @@ export class Judge {
         this.breach('replay', `it was replayed, although it is ${message.state}`, message)
       Object.assign(message, {
         ...{ state: lane, dueAt: this.now, firstAt: undefined, counted: 0, refusedBy: [] },
-        ...{ posts: [], receivedAt: this.now, isBulk: message.isBulk || lane === 'bulk' },
+        ...{ posts: [], receivedAt: this.now, isBulk: lane === 'bulk' },
       })
       this.#waitingOf(message.destination).add(message)
     }
