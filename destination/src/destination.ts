@@ -11,6 +11,7 @@ import { route, routesOf } from './enqueue/route.js'
 import { Waiting } from './enqueue/waiting.js'
 import { webhookBody } from './enqueue/webhook-body.js'
 import { connectionLimit } from './http/connection-limit.js'
+import { PendingBytes } from './http/pending-bytes.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
@@ -180,7 +181,7 @@ async function connect(
   if (monitor) observers.push(monitor)
   let routes = await routesOf(live.current)
   const routeOf = (source: string, call: Call) => route(source, call, routes)
-  const enqueueCalls = createEnqueueCalls(enqueue, routeOf, (headers) =>
+  const enqueueCalls = createEnqueueCalls(enqueue, routeOf, new PendingBytes(), (headers) =>
     live.current.traceContext ? traceContextOf(headers) : undefined,
   )
   const collector = await createCollector({

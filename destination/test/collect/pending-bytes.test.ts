@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { StoreError } from '../../src/store/store-error.js'
-import { PendingBytes } from '../../src/collect/pending-bytes.js'
+import { PendingBytes } from '../../src/http/pending-bytes.js'
 import { KEY, startCollector } from './start.js'
 
 const BODY = JSON.stringify({ userId: 'u', event: 'x'.repeat(960) })

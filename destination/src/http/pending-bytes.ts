@@ -1,4 +1,4 @@
-import { storeUnavailable } from '../http/refusal.js'
+import { storeUnavailable } from './refusal.js'
 
 /**
  * The most bytes of bodies whose calls wait for a commit. A commit takes a few ms, so only a stalled disk or database
@@ -9,7 +9,7 @@ const MAX_PENDING_BYTES = 32_000_000
 /** The share of them that one source may take, so that one that floods the destination leaves room for others. */
 const SOURCE_SHARE = 1 / 2
 
-/** Counts the bytes of the bodies whose calls wait to be read, or for a commit. */
+/** Counts the bytes of what waits: the bodies whose calls are to be read or stored, or the messages that were made of them. */
 export class PendingBytes {
   #bytes = 0
   readonly #bySource = new Map<string, number>()
@@ -27,9 +27,14 @@ export class PendingBytes {
     if (isFull || isShareFull) throw storeUnavailable('The store is too slow')
   }
 
-  /** Counts a body until its calls are stored, or could not be stored. */
-  async during<T>(source: string, bytes: number, stored: () => Promise<T>): Promise<T> {
+  /** Checks a body, and counts it until its calls are stored, or could not be stored. */
+  during<T>(source: string, bytes: number, stored: () => Promise<T>): Promise<T> {
     this.check(source, bytes)
+    return this.hold(source, bytes, stored)
+  }
+
+  /** Counts bytes without a check, until they are stored, or could not be stored. */
+  async hold<T>(source: string, bytes: number, stored: () => Promise<T>): Promise<T> {
     this.#add(source, bytes)
     try {
       return await stored()
