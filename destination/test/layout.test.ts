@@ -53,7 +53,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   alert: { from: ['enqueue', 'settings', 'store', 'model'], types: ['deliver'] },
   collect: { from: ['http', 'model'], types: ['enqueue', 'settings'] },
   http: { from: ['store'] },
-  enqueue: { from: ['settings', 'model'], types: ['deliver', 'store'] },
+  enqueue: { from: ['settings', 'model'], types: ['deliver', 'http', 'store'] },
   deliver: { from: ['post', 'store', 'model'], types: ['settings'] },
   post: { from: ['model'], types: ['settings'] },
   settings: { from: ['store', 'model'] },
