@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openStore } from '../../src/store/open.js'
+import { loadDriver, type Database } from '../../src/store/sqlite/driver.js'
 import type { Store } from '../../src/store/store.js'
 import { start, type Running } from '../cli/process.js'
 import { SECRET } from './customer.js'
@@ -52,4 +53,9 @@ export async function serve(folder: string): Promise<Service> {
 /** Opens the store that a service has left. */
 export function storeIn(folder: string): Promise<Store> {
   return openStore(`sqlite:${join(folder, STORE)}`)
+}
+
+/** Opens the file of a store as another program does. */
+export async function openFile(folder: string): Promise<Database> {
+  return (await loadDriver())(join(folder, STORE))
 }

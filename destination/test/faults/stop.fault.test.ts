@@ -2,7 +2,7 @@ import { describe, test } from 'vitest'
 import { folderWith } from '../cli/process.js'
 import { duplicatesAt, lateAt, startCustomer } from './customer.js'
 import { post } from './load.js'
-import { serve, settingsFor, storeIn, writeSettings } from './service.js'
+import { openFile, serve, settingsFor, storeIn, writeSettings } from './service.js'
 
 describe.concurrent(
   'under load',
@@ -52,6 +52,57 @@ describe.concurrent(
         expect(new Set(customer.accepted.keys())).toEqual(new Set(expected))
         expect(duplicatesAt(customer, lateAt(customer, stdout, last.stdout))).toBe(0)
       }
+    })
+
+    test('a second signal ends with 1, and loses nothing that was answered 200', async ({
+      expect,
+    }) => {
+      await using hung = await startCustomer()
+      hung.mode = 'silent'
+      const folder = folderWith(settingsFor({ hung }))
+      const answered: string[][] = []
+      for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) {
+        await using service = await serve(folder)
+        const { taken } = await post({
+          url: service.url,
+          name,
+          connections: 16,
+          textLength: 5_000,
+          answered: ({ taken }) => {
+            if (taken.length === 20) {
+              service.kill('SIGTERM')
+              service.kill('SIGINT')
+            }
+            return false
+          },
+        })
+        const { code, stderr } = await service.ended
+        expect({ code, stderr }).toEqual({ code: 1, stderr: '' })
+        answered.push(...taken)
+      }
+      const store = await storeIn(folder)
+      const traces = await Promise.all(answered.flat().map((id) => store.trace(id)))
+      await store.close()
+      expect(traces.filter((trace) => trace.length !== 1)).toEqual([])
+      const file = await openFile(folder)
+      expect(file.prepare('PRAGMA integrity_check').all()).toEqual([{ integrity_check: 'ok' }])
+      file.close()
+    })
+
+    test('a second signal ends it while SQLite waits for another program', async ({ expect }) => {
+      await using well = await startCustomer()
+      const folder = folderWith(settingsFor({ well }))
+      await using service = await serve(folder)
+      const program = await openFile(folder)
+      program.exec('BEGIN IMMEDIATE')
+      const posted = post({ url: service.url, name: 'waits', answered: () => true })
+      service.kill('SIGTERM')
+      await service.printed(/"signal":"SIGTERM"/)
+      service.kill('SIGINT')
+      const { code, stderr } = await service.ended
+      program.close()
+      await posted
+      expect({ code, stderr }).toEqual({ code: null, stderr: '' })
     })
 
     test('SIGHUP drops no request, whether the new settings are right or wrong', async ({

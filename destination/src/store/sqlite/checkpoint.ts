@@ -1,6 +1,7 @@
 import { fdatasyncSync, fstatSync, statSync } from 'node:fs'
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { loadDriver } from './driver.js'
+import { counted } from './exit.js'
 import type { ThreadData } from './store.js'
 
 // Copies the write-ahead log into the database file in a thread of its own. If a round did this, its puts would wait
@@ -17,14 +18,14 @@ const GATHER_MS = 100
 const LONG_PAGES = 1_000
 
 /** What the thread starts with. */
-export interface CheckpointData extends Pick<ThreadData, 'path' | 'driver'> {
+export interface CheckpointData extends Pick<ThreadData, 'path' | 'driver' | 'calls'> {
   /** The descriptor of the database file: see {@link Engine.file}. */
   file: number
 }
 
 const port = parentPort as MessagePort
-const { path, driver, file } = workerData as CheckpointData
-const open = await loadDriver(driver)
+const { path, driver, calls, file } = workerData as CheckpointData
+const open = counted(await loadDriver(driver), calls)
 requireSameFile()
 const database = open(path)
 let timer: NodeJS.Timeout | undefined

@@ -54,7 +54,7 @@ export class Engine {
    */
   constructor(
     open: OpenDatabase,
-    { path, at, isRestart }: Omit<ThreadData, 'driver'>,
+    { path, at, isRestart }: Omit<ThreadData, 'driver' | 'calls'>,
     upgrading?: (upgrade: Upgrade) => void,
   ) {
     this.#open = open

@@ -3,6 +3,7 @@ import type { StoreError } from '../store-error.js'
 import type { CheckpointData } from './checkpoint.js'
 import { loadDriver } from './driver.js'
 import { Engine } from './engine.js'
+import { counted } from './exit.js'
 import { toFailure } from './failure.js'
 import type { Result } from './round.js'
 import type { Delivery } from '../../model/delivery.js'
@@ -19,7 +20,8 @@ const CHECKPOINTS_AFTER_MS = 1_000
 export async function serve(port: MessagePort, data: ThreadData): Promise<void> {
   let engine: Engine
   try {
-    engine = new Engine(await loadDriver(data.driver), data, (upgrade) => {
+    const open = counted(await loadDriver(data.driver), data.calls)
+    engine = new Engine(open, data, (upgrade) => {
       port.postMessage({ upgrade } satisfies Upgrading)
     })
   } catch (error) {
@@ -53,11 +55,11 @@ function packed(claimed: Result<Delivery[][]>): Result<Packed> {
 }
 
 /** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */
-function startCheckpoints({ path, driver }: ThreadData, engine: Engine) {
+function startCheckpoints({ path, driver, calls }: ThreadData, engine: Engine) {
   let thread: Worker | undefined
   let ended: Promise<unknown> = Promise.resolve()
   const start = () => {
-    const workerData: CheckpointData = { path, driver, file: engine.file }
+    const workerData: CheckpointData = { path, driver, calls, file: engine.file }
     let started: Worker
     try {
       started = new Worker(new URL('./checkpoint.js', import.meta.url), { workerData })

@@ -42,6 +42,7 @@ import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
+import { callsUntilExit, type CallsMemory } from './exit.js'
 import type { Upgrade } from './schema.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult, Swept } from './round.js'
 import {
@@ -57,6 +58,7 @@ import {
 export interface ThreadData {
   path: string
   driver: DriverName | undefined
+  calls: CallsMemory
   at: Reading
   /** Whether this process had the file open before, in a thread that has died. Its leases still hold. */
   isRestart: boolean
@@ -117,7 +119,7 @@ export async function openSqlite(
 ): Promise<Store> {
   const start = async (isRestart: boolean): Promise<Running> => {
     const at = read(clock)
-    const workerData: ThreadData = { path, driver, at, isRestart }
+    const workerData: ThreadData = { path, driver, calls: callsUntilExit(), at, isRestart }
     const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
     const opened = await firstWord(thread, upgrading)
     if ('failure' in opened) throw toError(opened.failure)
