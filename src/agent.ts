@@ -56,6 +56,27 @@ export function createConnections(settings: Settings, log: Log): Connections {
   }
 }
 
+/**
+ * Lets one request to an https endpoint use an agent. If a proxy refuses the tunnel, most versions of https-proxy-agent pass its answer on
+ * as if it were the endpoint's. It came without TLS.
+ *
+ * @returns the agent for the request, and what gives the status of such an answer
+ */
+export function throughTunnel(agent: HttpAgent): [HttpAgent, () => number | undefined] {
+  let status: number | undefined
+  const addRequest: RequestAgent['addRequest'] = (request, ...rest) => {
+    request.once('response', ({ socket, statusCode }) => {
+      if (!('encrypted' in socket)) status = statusCode
+    })
+    ;(agent as unknown as Pick<RequestAgent, 'addRequest'>).addRequest(request, ...rest)
+  }
+  // The agent may serve others too, so it stays as it is.
+  const own = new Proxy(agent, {
+    get: (_, key): unknown => (key === 'addRequest' ? addRequest : Reflect.get(agent, key)),
+  })
+  return [own, () => status]
+}
+
 function prepareRequests(agent: RequestAgent): void {
   const addRequest = agent.addRequest.bind(agent)
   agent.addRequest = (request, ...rest) => {

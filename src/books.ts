@@ -100,11 +100,18 @@ export class Books {
    */
   settled(timeoutMs: number, isHolding = true): Promise<FlushResult> {
     const { teller } = this.#around
-    teller.tellNow()
-    if (this.awaited === 0) return Promise.resolve({ delivered: 0, failed: 0 })
+    const before = this.#flushes.total
+    teller.tellNow() // a callback may record a message for which another one is lost
+    if (this.awaited === 0) {
+      const { delivered, failed } = this.#flushes.total
+      return Promise.resolve({
+        delivered: delivered - before.delivered,
+        failed: failed - before.failed,
+      })
+    }
     // Callbacks come first.
     return this.#flushes
-      .wait(this.#lastSequence, timeoutMs, isHolding)
+      .wait(this.#lastSequence, timeoutMs, isHolding, before)
       .then((result) => teller.afterTelling(result))
   }
 

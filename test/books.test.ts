@@ -240,6 +240,20 @@ describe('flush', () => {
     expect(flushed).toHaveBeenCalledWith({ delivered: 1, failed: 0 })
   })
 
+  test('counts what was pending and is lost because a callback that it calls records', async () => {
+    const net = scriptedFetch()
+    const heard = listen()
+    const analytics = createClient(net, { maxQueueBytes: 300, overflow: 'drop-oldest' })
+    analytics.track({ userId: 'u', event: 'A' }, () => {
+      analytics.track({ userId: 'u', event: 'A again' }, heard.as('A again'))
+    })
+    analytics.track({ userId: 'u', event: 'B' }, heard.as('B')) // in the place of A
+    expect(analytics.stats().pending).toBe(1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
+    expect(heard.codes).toEqual(['B: queue_full', 'A again: ok'])
+    expect(events(...net.arrivals)).toEqual(['A again'])
+  })
+
   test('in rounds, while calls go on, never lies', async () => {
     const collector = await startCollector()
     collector.otherwise(async () => {

@@ -44,7 +44,8 @@ async function listening(server: Server, atEnd: AtEnd): Promise<number> {
 }
 
 /** What a proxy does with a tunnel: passes it on, refuses it, never answers, or dies once the tunnel stands. */
-type Meets = 'pass' | 'refuse' | 'hang' | 'die'
+/** A number is the status of an answer in place of a tunnel. */
+type Meets = 'pass' | 'refuse' | 'hang' | 'die' | number
 
 /**
  * A proxy on a port of its own, whatever host is asked for: all leads to one server here. The first connections meet
@@ -67,6 +68,10 @@ async function startProxy(
       if (does === 'hang') return
       if (does === 'refuse') {
         socket.end('HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n')
+        return
+      }
+      if (typeof does === 'number') {
+        socket.end(`HTTP/1.1 ${does} Answer\r\nConnection: close\r\n\r\n`)
         return
       }
       const server = connect(port, '127.0.0.1')
@@ -392,6 +397,29 @@ describe.skipIf(!hasOpenssl)('https-proxy-agent', () => {
       expect(collector.sent).toEqual(['e0'])
     },
   )
+
+  // With 2xx the message counted as delivered, and with 4xx as refused.
+  test.each([201, 204, 302, 400, 403, 404, 407, 502])(
+    'to a proxy that answers %d in place of a tunnel is a failed request, and the next one delivers',
+    async (status) => {
+      const { collector, proxy, analytics, heard } = await setUp([status])
+      trackMany(analytics, 1)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+      expect(heard.delivered[0]?.attempts).toBe(2)
+      expect(proxy.connections()).toBe(2)
+      expect(collector.sent).toEqual(['e0'])
+    },
+  )
+
+  test('says what the proxy answered', async () => {
+    const { collector, analytics, heard } = await setUp([403, 403], { maxRetries: 1 })
+    trackMany(analytics, 1, 0, heard.as)
+    await analytics.flush()
+    expect(heard.codes).toEqual(['e0: retries_exhausted'])
+    const { cause } = heard.failed[0]?.error ?? {}
+    expect((cause as Error).message).toBe('the proxy answered 403 in place of a tunnel')
+    expect(collector.sent).toEqual([])
+  })
 
   test('to a proxy that hangs ends with the timeout', async () => {
     useFakeClock()
