@@ -33,7 +33,10 @@ export function createConnections(settings: Settings, log: Log): Connections {
   const { endpoint, agent, fetch } = settings
   const node = endpoint.protocol === 'https:' ? https : http
   // The agent of the application may serve others too: it stays as it is, and the application closes it.
-  if (agent || fetch || !node || isBun) return { agent, close: () => undefined }
+  if (agent || fetch || !node || isBun) {
+    const guarded = agent && guardTunnels(agent as unknown as RequestAgent, node === https)
+    return { agent: guarded, close: () => undefined }
+  }
 
   const found = proxyFor(endpoint, process.env)
   if (found instanceof Error && canProxy()) {
@@ -56,25 +59,34 @@ export function createConnections(settings: Settings, log: Log): Connections {
   }
 }
 
-/**
- * Lets one request to an https endpoint use an agent. If a proxy refuses the tunnel, most versions of https-proxy-agent pass its answer on
- * as if it were the endpoint's. It came without TLS.
- *
- * @returns the agent for the request, and what gives the status of such an answer
- */
-export function throughTunnel(agent: HttpAgent): [HttpAgent, () => number | undefined] {
-  let status: number | undefined
+/** An agent that does the same, but whose requests fail if the proxy refuses the tunnel. */
+function guardTunnels(agent: RequestAgent, isSecure: boolean): RequestAgent {
   const addRequest: RequestAgent['addRequest'] = (request, ...rest) => {
-    request.once('response', ({ socket, statusCode }) => {
-      if (!('encrypted' in socket)) status = statusCode
+    request.once('socket', (socket) => {
+      refuseWithoutTunnel(request, socket, isSecure)
     })
-    ;(agent as unknown as Pick<RequestAgent, 'addRequest'>).addRequest(request, ...rest)
+    agent.addRequest(request, ...rest)
   }
-  // The agent may serve others too, so it stays as it is.
-  const own = new Proxy(agent, {
-    get: (_, key): unknown => (key === 'addRequest' ? addRequest : Reflect.get(agent, key)),
+  return new Proxy(agent, {
+    get: (target, name): unknown =>
+      name === 'addRequest' ? addRequest : Reflect.get(target, name),
   })
-  return [own, () => status]
+}
+
+/**
+ * https-proxy-agent replays the refusal of a proxy as the answer to a request, over a socket that takes no request. Agents that give
+ * the proxy's own socket would send it the request, with the write key.
+ */
+function refuseWithoutTunnel(request: ClientRequest, socket: Socket, isSecure: boolean): void {
+  const isWithoutTls = isSecure && !('encrypted' in socket && socket.encrypted)
+  if (socket.writable && !isWithoutTls) return
+  request.removeAllListeners('response') // node-fetch would take it for the endpoint's
+  request.once('response', ({ statusCode }) => {
+    request.destroy(new Error(`the proxy refused the tunnel: it answered ${statusCode}`))
+  })
+  if (socket.writable) {
+    request.destroy(new Error('nothing was sent: the connection of the agent has no TLS'))
+  }
 }
 
 function prepareRequests(agent: RequestAgent): void {

@@ -1,11 +1,11 @@
 import { fetch as crossFetch } from 'cross-fetch'
-import { createConnections, throughTunnel } from './agent.js'
+import { createConnections } from './agent.js'
 import type { Answer, Answered } from './answer.js'
 import { describe, messageOf, readMessage } from './describe.js'
 import type { Log } from './log.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { isCutJson, isListBegun } from './rejections.js'
-import { isBun, startDeadline, zlib } from './runtime.js'
+import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
 /** What an answer starts with. */
@@ -33,7 +33,7 @@ const MAX_ANSWER_BYTES = 8_388_608
 export function createTransport(settings: Settings, log: Log): Transport {
   const { endpoint, timeoutMs } = settings
   const url = endpoint.href
-  const { agent, error: unusable, close } = createConnections(settings, log)
+  const { agent, error: refusal, close } = createConnections(settings, log)
   const fetch = settings.fetch ?? crossFetch
   const headers = {
     'Accept-Encoding': 'identity', // answers are short
@@ -63,7 +63,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
     })
 
     const exchange = async (): Promise<Answer> => {
-      if (unusable) throw unusable
+      if (refusal) throw refusal
       const init: FetchInit = {
         method: 'POST',
         headers: retries > 0 ? { ...headers, 'X-Retry-Count': String(retries) } : headers,
@@ -72,14 +72,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
         signal: controller.signal,
       }
       // node-fetch, which is cross-fetch on Node, takes an agent beyond the standard: to keep connections open.
-      const isTunnel = agent && endpoint.protocol === 'https:' && !isBun
-      const [own, refusal] = isTunnel ? throughTunnel(agent) : [agent]
-      const response = await fetch(url, own ? { ...init, ...{ agent: own } } : init)
-      const refused = refusal?.()
-      if (refused !== undefined) {
-        controller.abort()
-        throw new Error(`the proxy answered ${refused} in place of a tunnel`)
-      }
+      const response = await fetch(url, agent ? { ...init, ...{ agent } } : init)
       head = readHead(response)
       const stop = () => {
         controller.abort()

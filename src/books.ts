@@ -100,19 +100,13 @@ export class Books {
    */
   settled(timeoutMs: number, isHolding = true): Promise<FlushResult> {
     const { teller } = this.#around
-    const before = this.#flushes.total
-    teller.tellNow() // a callback may record a message for which another one is lost
-    if (this.awaited === 0) {
-      const { delivered, failed } = this.#flushes.total
-      return Promise.resolve({
-        delivered: delivered - before.delivered,
-        failed: failed - before.failed,
-      })
-    }
-    // Callbacks come first.
-    return this.#flushes
-      .wait(this.#lastSequence, timeoutMs, isHolding, before)
-      .then((result) => teller.afterTelling(result))
+    // Before the callbacks, which may record more.
+    const settled =
+      this.awaited > 0
+        ? this.#flushes.wait(this.#lastSequence, timeoutMs, isHolding)
+        : Promise.resolve({ delivered: 0, failed: 0 })
+    teller.tellNow()
+    return settled.then((result) => teller.afterTelling(result))
   }
 
   /** A server accepted a batch, but for those of its messages that the answer names. */

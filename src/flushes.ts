@@ -47,11 +47,6 @@ export class Flushes {
     this.#hold = hold
   }
 
-  /** The outcomes so far of messages that were accepted. */
-  get total(): FlushResult {
-    return { ...this.#total }
-  }
-
   /** Messages were accepted that will have their outcome later. */
   accepted(count: number): void {
     this.#open.left += count
@@ -60,22 +55,15 @@ export class Flushes {
   /**
    * Resolves once all messages up to `lastSequence`, the last that was accepted, have their outcome. After the
    * timeout it resolves with the outcomes that are there.
-   *
-   * @param before - the outcomes that do not count
    */
-  wait(
-    lastSequence: number,
-    timeoutMs: number,
-    isHolding = true,
-    before = this.total,
-  ): Promise<FlushResult> {
+  wait(lastSequence: number, timeoutMs: number, isHolding = true): Promise<FlushResult> {
     const stretch = this.#endStretch(lastSequence)
     const settled = new Promise<FlushResult>((resolve) => {
       const giveUp = () => {
         this.#release(stretch, waiter, this.#upTo(stretch))
       }
       const cancel = startDeadline(timeoutMs, giveUp)
-      const waiter = { before, resolve, cancel }
+      const waiter = { before: { ...this.#total }, resolve, cancel }
       stretch.waiters.add(waiter)
     })
     if (isHolding) this.#hold.until(settled)
