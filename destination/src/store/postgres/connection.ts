@@ -4,11 +4,13 @@ import pg from 'pg'
 import { StoreError } from '../store-error.js'
 import {
   isOfPrepared,
+  isCancelledWait,
   isSilence,
   isToRepeat,
   isUnsupportedSetting,
   SILENCE,
   toStoreError,
+  unconfirmed,
 } from './failure.js'
 import type { Address } from './url.js'
 
@@ -37,10 +39,12 @@ const GOODBYE_MS = 1_000
 const UNTAKEN_MS = 10_000
 
 /**
+ * A role or a database could hide the warning that {@link isCancelledWait} looks for.
+ *
  * Just-in-time compilation takes hundreds of ms for a statement that runs for less than one. The planner assumes that a
  * claim finds a part of all rows that wait, so that even an idle worker's claims are compiled.
  */
-const OPTIONS = `-c jit=off -c tcp_user_timeout=${UNTAKEN_MS}`
+const OPTIONS = `-c jit=off -c client_min_messages=warning -c tcp_user_timeout=${UNTAKEN_MS}`
 
 /** The isolation for which all statements are written. With another one, a snapshot may be older than the locks that were waited for. */
 const ISOLATION = 'read committed'
@@ -89,6 +93,8 @@ export class Connection {
   #hasOtherIsolation = false
   /** The names of prepared statements, by their texts. */
   readonly #statementNames = new Map<string, string>()
+  /** The clients whose last commit was reported as done, though it may be on no standby. */
+  readonly #unconfirmed = new WeakSet<pg.ClientBase>()
   #check: ((query: RunQuery) => Promise<void>) | undefined
   #isClosed = false
 
@@ -103,7 +109,7 @@ export class Connection {
    * @throws StoreError if it fails.
    */
   readonly query: RunQuery = async (text, values) => {
-    const { rows } = await this.#run((pool) => pool.query(text, values))
+    const { rows } = await this.#withClient((client) => client.query(text, values))
     return rows as never
   }
 
@@ -113,7 +119,9 @@ export class Connection {
    * @throws StoreError if it fails.
    */
   readonly prepared: RunQuery = async (text, values) => {
-    const { rows } = await this.#run((pool) => pool.query(this.#toQuery({ text, values })))
+    const { rows } = await this.#withClient((client) =>
+      client.query(this.#toQuery({ text, values })),
+    )
     return rows as never
   }
 
@@ -160,11 +168,13 @@ export class Connection {
   readonly transactAlone: Transact = (work) =>
     this.#run(async () => {
       const client = new pg.Client({ ...this.#config(), query_timeout: 0 })
-      client.on('error', ignore)
+      this.#listenTo(client)
       try {
         await client.connect()
         await this.#check?.(queryOf(client))
-        return await inTransaction(client, work)
+        const value = await inTransaction(client, work)
+        this.#requireConfirmed(client)
+        return value
       } finally {
         await client.end()
       }
@@ -214,6 +224,7 @@ export class Connection {
       let isOver = false
       try {
         const value = await work(client)
+        this.#requireConfirmed(client)
         isOver = true
         return value
       } finally {
@@ -299,9 +310,21 @@ export class Connection {
     // between two statements would be an uncaught error, too.
     pool.on('error', ignore)
     pool.on('connect', (client) => {
-      client.on('error', ignore)
+      this.#listenTo(client)
     })
     return pool
+  }
+
+  #listenTo(client: pg.ClientBase): void {
+    client.on('error', ignore)
+    client.on('notice', (notice) => {
+      if (isCancelledWait(notice)) this.#unconfirmed.add(client)
+    })
+  }
+
+  /** @throws StoreError if the server has told of a commit on this connection that it may be on no standby. */
+  #requireConfirmed(client: pg.ClientBase): void {
+    if (this.#unconfirmed.has(client)) throw unconfirmed(this.#address.name)
   }
 
   #config(): pg.ClientConfig {

@@ -133,6 +133,25 @@ const PASSING = /^(25006|25P0[34]|53100|55P03|57014|57P05)$/
 /** The driver's messages for a connection that got no answer or was cut. */
 const SILENT = /timeout|terminated|not queryable|closed/
 
+/**
+ * Whether a notice says that the wait for a synchronous standby was cancelled. PostgreSQL then reports the commit as done, and only this
+ * warning tells of it. Its text is translated, and its code is that of all warnings. The function that sent it is always named:
+ * https://www.postgresql.org/docs/current/protocol-error-fields.html
+ */
+export function isCancelledWait({ routine }: { routine: string | undefined }): boolean {
+  return routine === 'SyncRepWaitForLSN'
+}
+
+/** The error of a commit of which {@link isCancelledWait} is true. As after a lost connection, nobody knows whether it will last. */
+export function unconfirmed(place: string): StoreError {
+  return new StoreError(
+    'failed',
+    `store: ${place}: the wait for a synchronous standby was cancelled, such as by pg_cancel_backend: the commit is on this server, ` +
+      'but a failover may lose it. Do not cancel such statements: bring a standby back, or change synchronous_standby_names.',
+    { isUnreachable: true, isUnsure: true },
+  )
+}
+
 /** Whether the server ended this transaction because it collided with another one. It can be repeated at once. */
 export function isToRepeat(error: unknown): boolean {
   const { code } = theFirstOf(error)

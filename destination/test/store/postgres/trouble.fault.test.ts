@@ -99,6 +99,40 @@ describe('when the server is in trouble', () => {
     await primary.dispose()
   })
 
+  test('a commit whose wait for the standby was cancelled is not answered as done', async () => {
+    // A setting of the server, the database or the role may hide warnings.
+    const primary = await startServer({ fsync: 'off', client_min_messages: 'error' })
+    const url = await primary.database()
+    const store = await openStore(url)
+    await store.put([newDelivery()]) // writes the names
+    await primary.query(`ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (nobody)'`)
+    await primary.query('SELECT pg_reload_conf()')
+    const waiting = `FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = '${new URL(url).pathname.slice(1)}'`
+    const cancelled = new Set<number>()
+    // Until the server has read its settings again, it waits for nobody.
+    let given: NewDelivery[] = []
+    let result: unknown
+    while (cancelled.size === 0) {
+      given = [newDelivery()]
+      const put = store.put(given).catch((error: unknown) => error)
+      while ((result = await Promise.race([put, setTimeout(50)])) === undefined) {
+        const text = `SELECT pid, pg_cancel_backend(pid) ${waiting}`
+        for (const { pid } of await primary.query<{ pid: number }>(text)) cancelled.add(pid)
+      }
+    }
+    expect(result).toEqual(storeError('failed', /wait for a synchronous standby was cancelled/))
+    expect(result).toMatchObject({ isUnreachable: true, isUnsure: true })
+    const isThere = () =>
+      primary.query('SELECT FROM pg_stat_activity WHERE pid = ANY ($1::int[])', [[...cancelled]])
+    await expect.poll(isThere).toEqual([])
+
+    await primary.query(`ALTER SYSTEM SET synchronous_standby_names = ''`)
+    await primary.query('SELECT pg_reload_conf()')
+    expect(await store.put(given)).toEqual([undefined])
+    await store.close()
+    await primary.dispose()
+  })
+
   test('a full queue of notifications stops no put, though a session of another database fills it', async () => {
     const small = await startServer({ fsync: 'off', max_notify_queue_pages: '64' })
     const [url, elsewhere] = [await small.database(), await small.database()]
