@@ -5,7 +5,7 @@ import type { AudienceDestination, CaughtUp, Left, MemberMessage, Sync } from '.
 import { fromStored, toStored } from '../text.js'
 import { BULK } from '../states.js'
 import { numbersOf, type NameList } from './names.js'
-import { NOW, type Tables } from './tables.js'
+import { DURABLY, NOW, type Tables } from './tables.js'
 
 /** The lowest UUID: the first page starts after it. */
 const FIRST_KEY = '00000000-0000-0000-0000-000000000000'
@@ -82,7 +82,8 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
       INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased, size)
       SELECT id, ${NOW}, destination, 0, ${BULK}, false, octet_length(body) FROM told
     )
-    SELECT (SELECT count(*)::int FROM audience) AS audiences, (SELECT count(*)::int FROM changed) AS changed`
+    SELECT (SELECT count(*)::int FROM audience) AS audiences, (SELECT count(*)::int FROM changed) AS changed
+    WHERE ${DURABLY}`
 
   /**
    * Decides who is told of `changed`. A destination that was not told of the opposite change before knows the result

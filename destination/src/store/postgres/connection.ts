@@ -51,6 +51,15 @@ const ISOLATION = 'read committed'
 
 const BEGIN = `BEGIN ISOLATION LEVEL ${ISOLATION}`
 
+/**
+ * An SQL statement that makes the commit of its transaction wait for the disk, where `synchronous_commit` is off. That may change
+ * while the process runs, for each connection and within it. Other values are left as they are.
+ */
+export const BE_DURABLE = `
+  SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`
+
+const BEGIN_DURABLY = `${BEGIN}; ${BE_DURABLE}`
+
 /** How often a statement that met a deadlock or a serialization failure is repeated. */
 const REPEATS = 5
 
@@ -398,7 +407,7 @@ async function inTransaction<T>(
   client: pg.ClientBase,
   work: (query: RunQuery) => Promise<T>,
 ): Promise<T> {
-  await client.query(BEGIN)
+  await client.query(BEGIN_DURABLY)
   const value = await work(queryOf(client))
   await client.query('COMMIT')
   return value

@@ -6,7 +6,7 @@ import { numbersOf, type NameList } from './names.js'
 import { DONE } from '../states.js'
 import { toLogRow } from './settle.js'
 import { storedState } from './states.js'
-import { LOGGED, type Tables } from './tables.js'
+import { DURABLY, LOGGED, type Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
 
 /** Copies deliveries to and from another store. */
@@ -28,7 +28,7 @@ export function prepareCopy({ query, schema, names }: Tables) {
     ), logged AS (
       SELECT ${LOGGED} AS position WHERE EXISTS (SELECT FROM found WHERE id IS NOT NULL)
     )
-    SELECT id IS NOT NULL AS known FROM found LEFT JOIN logged ON position IS NULL ORDER BY n`
+    SELECT id IS NOT NULL AS known FROM found LEFT JOIN logged ON position IS NULL WHERE ${DURABLY} ORDER BY n`
   const add = `
     WITH ${numbersOf(schema, '$2')}, given AS MATERIALIZED (
       SELECT nextval('${schema}.ids') AS id, g.*, ids[source_n] AS source, ids[destination_n] AS destination,
@@ -60,7 +60,8 @@ export function prepareCopy({ query, schema, names }: Tables) {
       SELECT ${LOGGED} AS position WHERE NOT EXISTS (SELECT FROM added)
     )
     SELECT added.id IS NOT NULL AS added
-    FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL ORDER BY given.id`
+    FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL
+    WHERE ${DURABLY} ORDER BY given.id`
 
   const keysOf = (messages: readonly Pick<Copy, 'messageId' | 'source' | 'destination'>[]) => [
     messages.map(({ messageId }) => toStored(messageId)),

@@ -3,7 +3,7 @@ import type { PurgedPart } from '../store.js'
 import { fromOf, purgePage, PURGE_LIMIT, type Bounds } from '../purge-pages.js'
 import { toStored } from '../text.js'
 import { keyOf } from './audience.js'
-import { LOGGED, type Tables } from './tables.js'
+import { DURABLY, LOGGED, type Tables } from './tables.js'
 
 /** Finds out which deliveries are not stored any more. Each is looked up by its key, whatever the planner knows of the table. */
 export function prepareGone({ query, schema }: Tables) {
@@ -123,7 +123,7 @@ export function preparePurge({ query, transact, schema }: Tables) {
 
     /** Waits until the purge is on the standby, also if it found nothing because an interrupted one had deleted all. */
     finish: async (): Promise<void> => {
-      await query(`SELECT ${LOGGED}`)
+      await query(`SELECT ${LOGGED} WHERE ${DURABLY}`)
     },
   }
 }

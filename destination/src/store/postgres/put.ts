@@ -5,7 +5,7 @@ import { SKIPPED } from '../states.js'
 import { storedState } from './states.js'
 import { numbersOf, type NameList } from './names.js'
 import { hasAllShares, hasNoShares, notAlone, othersOf } from './shares.js'
-import { LOGGED, NOW, type Tables } from './tables.js'
+import { DURABLY, LOGGED, NOW, type Tables } from './tables.js'
 
 interface Row {
   id: DeliveryId
@@ -110,7 +110,8 @@ function statement(schema: string, { condition, own }: StatementOptions): string
       SELECT ${LOGGED} AS position WHERE NOT EXISTS (SELECT FROM added)
     )
     SELECT given.id, added.id IS NOT NULL AS added${own ? ', own' : ''}
-    FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL ORDER BY given.id`
+    FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL
+    WHERE ${DURABLY} ORDER BY given.id`
 }
 
 function toGiven(delivery: NewDelivery, list: NameList) {

@@ -1,7 +1,7 @@
 import type { DeliveryId } from '../../model/delivery.js'
 import type { ReplayLane } from '../store.js'
 import { DEAD, DONE, stateNumber } from '../states.js'
-import { NOW, type Tables } from './tables.js'
+import { DURABLY, NOW, type Tables } from './tables.js'
 
 /** Replays dead letters and, with `withDone`, delivered messages. Returns the ids of those that it replayed. */
 export function prepareReplay({ query, schema, now }: Tables) {
@@ -27,7 +27,7 @@ export function prepareReplay({ query, schema, now }: Tables) {
       SELECT id, ${NOW}, destination, attempt, $4::smallint, false, attempt, ${NOW}, octet_length(body)
       FROM taken JOIN ${schema}.deliveries USING (id) RETURNING id
     )
-    SELECT id FROM revived UNION ALL SELECT id FROM added`
+    SELECT id FROM (SELECT id FROM revived UNION ALL SELECT id FROM added) replayed WHERE ${DURABLY}`
 
   return async (
     ids: readonly DeliveryId[],

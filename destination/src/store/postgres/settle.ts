@@ -9,7 +9,7 @@ import { toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
 import { LEASE_MS } from '../store.js'
 import { DUE_AT, storedState } from './states.js'
-import { NOW, type Tables } from './tables.js'
+import { DURABLY, NOW, type Tables } from './tables.js'
 
 /**
  * The most settlements in one statement. Row locks stay short, and a list that did not fit into the server's time limit
@@ -73,7 +73,7 @@ export function settleStatement(schema: string, isWaiting = false): string {
         ms double precision, error text, response text, headers text) CROSS JOIN numbers
       WHERE log IS NOT NULL
     )
-    SELECT n FROM settled`
+    SELECT n FROM settled WHERE ${DURABLY}`
 }
 
 /**
@@ -106,7 +106,7 @@ export function arrivedStatement(schema: string): string {
       FROM ended FULL JOIN given ON given.id = ended.id CROSS JOIN numbers WHERE coalesce(ended.id, 0) <> 0
       RETURNING id
     )
-    SELECT id FROM done`
+    SELECT id FROM done WHERE ${DURABLY}`
 }
 
 /** What has happened to a settlement: the store has it, will write it later, or has refused it. */

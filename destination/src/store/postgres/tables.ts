@@ -1,4 +1,4 @@
-import type { RunAll, RunQuery, Transact } from './connection.js'
+import { BE_DURABLE, type RunAll, type RunQuery, type Transact } from './connection.js'
 import type { ServerClock } from './clock.js'
 import type { Names } from './names.js'
 
@@ -24,6 +24,9 @@ export interface Tables {
  */
 export const NOW =
   '(SELECT coalesce($1::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint))'
+
+/** The SQL condition that does the same as {@link BE_DURABLE} for its statement. It is true, and is evaluated once. */
+export const DURABLY = `coalesce((${BE_DURABLE}), 'on') <> ''`
 
 /**
  * The SQL expression for the position of an empty message in the server's log. It makes the commit wait for the standby, as a commit

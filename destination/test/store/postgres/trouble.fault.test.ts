@@ -11,7 +11,7 @@ import type { Copy, NewDelivery } from '../../../src/model/delivery.js'
 import type { Store } from '../../../src/store/store.js'
 import { StoreError } from '../../../src/store/store-error.js'
 import { freePort, settingsFor, silent } from '../../run.js'
-import { newDelivery } from '../contract.js'
+import { newDelivery, settlement } from '../contract.js'
 import { refusal, startProxy } from './proxy.js'
 import { startServer } from './server.js'
 import { openStores, storeError } from './stores.js'
@@ -131,6 +131,50 @@ describe('when the server is in trouble', () => {
     expect(await store.put(given)).toEqual([undefined])
     await store.close()
     await primary.dispose()
+  })
+
+  test('what was answered is on disk, though synchronous_commit was turned off meanwhile', async () => {
+    // The server would write to its disk late enough to lose what did not wait for that.
+    const late = await startServer({ wal_writer_delay: '10s', wal_writer_flush_after: '1GB' })
+    const url = await late.database()
+    const store = await openStore(url)
+    await store.put([newDelivery({ messageId: 'dead' }), newDelivery({ messageId: 'done' })])
+    const crash = async () => {
+      await late.stop('immediate')
+      await late.start()
+      // Only the first call may notice that a connection was cut.
+      for (let i = 0; i < 5; i++) await store.ping().catch(() => undefined)
+    }
+    const stateOf = async (messageId: string) => (await store.trace(messageId))[0]?.state
+
+    await late.query(`ALTER SYSTEM SET synchronous_commit = off`)
+    await late.query('SELECT pg_reload_conf()')
+    const isOff = async () => (await late.query('SHOW synchronous_commit'))[0]
+    await expect.poll(isOff).toEqual({ synchronous_commit: 'off' })
+    await crash()
+
+    await store.put([newDelivery({ messageId: 'put' })])
+    await crash()
+    expect(await stateOf('put')).toBe('fresh')
+
+    const leased = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 10 }])
+    expect(leased).toHaveLength(3)
+    await store.settle(leased.map((one) => settlement(one, { state: 'dead', reason: 'x' })))
+    await crash()
+    expect(await stateOf('put')).toBe('dead')
+
+    await store.replay(
+      leased.map(({ id }) => id),
+      false,
+    )
+    await crash()
+    expect(await stateOf('put')).toBe('backlog')
+
+    await store.writeRecords([{ kind: 'k', name: 'n', version: 0, body: '{}', entry: '{}' }])
+    await crash()
+    expect((await store.records(0, 10)).records).toHaveLength(1)
+    await store.close()
+    await late.dispose()
   })
 
   test('a full queue of notifications stops no put, though a session of another database fills it', async () => {
