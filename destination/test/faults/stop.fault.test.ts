@@ -71,7 +71,9 @@ describe.concurrent(
           answered: ({ taken }) => {
             if (taken.length === 20) {
               service.kill('SIGTERM')
-              service.kill('SIGINT')
+              void service.printed(/"signal":"SIGTERM"/).then(() => {
+                service.kill('SIGINT')
+              })
             }
             return false
           },
@@ -95,7 +97,9 @@ describe.concurrent(
       await using service = await serve(folder)
       const program = await openFile(folder)
       program.exec('BEGIN IMMEDIATE')
-      const posted = post({ url: service.url, name: 'waits', answered: () => true })
+      const posted = post({ url: service.url, name: 'waits', answered: () => false })
+      const isReady = () => fetch(`${service.url}/readyz`).then(({ ok }) => ok)
+      await expect.poll(isReady).toBe(false) // SQLite waits by now
       service.kill('SIGTERM')
       await service.printed(/"signal":"SIGTERM"/)
       service.kill('SIGINT')
