@@ -1,8 +1,9 @@
 import { storeUnavailable } from './refusal.js'
 
 /**
- * The most bytes of bodies whose calls wait for a commit. A commit takes a few ms, so only a stalled disk or database
- * reaches this. A waiting byte takes several bytes of memory: its text, the parsed call, and the rows for the store.
+ * The most bytes of bodies whose calls wait for a commit, and as many of the messages that were made of them. A commit takes a few ms, so
+ * only a stalled disk or database reaches this. A waiting byte takes several bytes of memory: its text, the parsed call, and the rows
+ * for the store.
  */
 const MAX_PENDING_BYTES = 32_000_000
 
