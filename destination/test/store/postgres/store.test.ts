@@ -1800,3 +1800,27 @@ test('just-in-time compilation is off on each connection although the server has
   await Promise.all([listener.end(), connection.close()])
   vi.unstubAllEnvs()
 })
+
+describe('after the clock of the server was hours ahead, and was set back', () => {
+  test('an endpoint is probed, and workers that ended do not count', async () => {
+    let time = Date.now()
+    await using both = await openStores(server, 2, { now: () => time })
+    const [store, gone] = both.all as [Required<Store>, Required<Store>]
+    const [endpoint, other] = ['crm http://a/', 'crm http://b/']
+    await store.workers.heartbeat()
+
+    time += 5 * 3_600_000
+    await gone.workers.heartbeat()
+    const down = [endpoint, other].map((name) => ({ endpoint: name, forMs: 4_000 }))
+    await gone.workers.noteDown(down, 1_000, 30_000)
+
+    time -= 5 * 3_600_000
+    expect(await store.workers.heartbeat()).toBe(1)
+    expect(await store.liveWorkers()).toBe(0)
+    expect(await store.workers.findDown(30_000)).toContainEqual({ endpoint, forMs: 0 })
+    expect(await store.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([1_000])
+    expect(await store.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([0])
+    await store.workers.noteDown([{ endpoint: other, forMs: 2_000 }], 1_000, 30_000)
+    expect(await store.workers.findDown(30_000)).toContainEqual({ endpoint: other, forMs: 2_000 })
+  })
+})
