@@ -1,7 +1,7 @@
 import type { Log } from './log.js'
 import type { HttpAgent, Settings } from './options.js'
 import { proxyFor } from './proxy.js'
-import { http, https, isBun, type net } from './runtime.js'
+import { currentProcess, http, https, isBun, type net } from './runtime.js'
 
 type Node = NonNullable<typeof http>
 type Agent = InstanceType<Node['Agent']>
@@ -106,10 +106,11 @@ function prepare(request: ClientRequest): void {
   // node-fetch 2 never ends the body of an answer that is cut off inside its Content-Length, and the
   // pipeline would stall until the timeout: https://github.com/node-fetch/node-fetch/issues/968.
   request.once('response', (response) => {
-    // It only notices that a chunked answer is cut off if the header has this spelling.
-    const { headers } = response
-    if (/^chunked$/i.test(headers['transfer-encoding'] ?? ''))
-      headers['transfer-encoding'] = 'chunked'
+    // It neither notices that a chunked answer is cut off nor decompresses one unless the header is in lower case.
+    for (const name of ['transfer-encoding', 'content-encoding'] as const) {
+      const value = response.headers[name]
+      if (value) response.headers[name] = value.toLowerCase()
+    }
     response.once('close', () => {
       if (!response.complete) response.emit('end')
     })
@@ -118,8 +119,7 @@ function prepare(request: ClientRequest): void {
 
 /** Whether the agents of this Node take a proxy. They have done so since it has this flag: 22.21 and 24.5. */
 export function canProxy(): boolean {
-  const { allowedNodeEnvironmentFlags: flags } = process as Partial<typeof process>
-  return flags?.has('--use-env-proxy') ?? false
+  return currentProcess()?.allowedNodeEnvironmentFlags?.has('--use-env-proxy') ?? false
 }
 
 /** Says where requests go, without the user and the password that the URL may have. */

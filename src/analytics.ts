@@ -14,7 +14,7 @@ import { createLog, guard, isDebugging, type Log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
-import { detached, later, nowMs, startDeadline, startTimer } from './runtime.js'
+import { decoder, detached, later, nowMs, startDeadline, startTimer } from './runtime.js'
 import { ScriptEnd } from './script-end.js'
 import { Sender, type Pace } from './send.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
@@ -103,11 +103,13 @@ export class Analytics<
   /** @internal */ constructor(writeKey: string, options: AnalyticsOptions, pace: Pace)
   constructor(writeKey: string, options: AnalyticsOptions = {}, pace = PACE) {
     const settings = checkOptions(writeKey, options)
+    this.flush = this.flush.bind(this) // these are given as listeners, of signals for example
+    this.close = this.close.bind(this)
     this.#settings = settings
     this.#pace = pace
     this.#log = createLog(settings.logger)
     this.#transport = createTransport(settings, this.#log)
-    const spool = this.#createSpool(writeKey, settings)
+    const spool = this.#createSpool(settings)
     this.#spool = spool
     this.#queue = spool ?? new Queue()
     this.#maxPendingBytes = spool?.maxPendingBytes ?? settings.maxQueueBytes
@@ -134,7 +136,8 @@ export class Analytics<
       queue: this.#queue,
       books: this.#books,
     })
-    this.#scriptEnd = new ScriptEnd(settings.endpoint, {
+    this.#scriptEnd = new ScriptEnd({
+      endpoint: settings.endpoint,
       log: this.#log,
       books: this.#books,
       teller: this.#teller,
@@ -146,17 +149,19 @@ export class Analytics<
     spool?.start()
   }
 
-  #createSpool(writeKey: string, settings: Settings): SpooledQueue | undefined {
-    if (!settings.spool || settings.disabled) return undefined
+  #createSpool({ spool, disabled, writeKey, maxQueueBytes }: Settings): SpooledQueue | undefined {
+    if (!spool || disabled) return undefined
     return new SpooledQueue({
-      ...settings.spool,
+      ...spool,
       writeKey,
-      maxQueueBytes: settings.maxQueueBytes,
+      maxQueueBytes,
       log: this.#log,
       onAdopted: (count, bytes) => {
         this.#scriptEnd.watch()
         this.#sender.wake()
-        return this.#books.accept(bytes, count) - count + 1
+        const first = this.#books.nextSequence
+        this.#books.accept(bytes, count)
+        return first
       },
       onMiscounted: (bytes) => {
         this.#books.accept(-bytes, 0)
@@ -311,12 +316,7 @@ export class Analytics<
   close(options: { timeout?: number | undefined } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('close', options, CLOSE_TIMEOUT_MS)
     // Set before anything is told of closing: a callback may close again.
-    return (this.#closing ??= Promise.resolve().then(
-      () =>
-        new Promise((resolve) => {
-          this.#startClose(timeoutMs, resolve)
-        }),
-    ))
+    return (this.#closing ??= Promise.resolve().then(() => this.#close(timeoutMs)))
   }
 
   /** Closes the client at the end of an `await using` block. */
@@ -488,7 +488,7 @@ export class Analytics<
   }
 
   /** Gives the platform a promise that lasts until what is queued has its outcome. */
-  readonly #keepAwake = (waitUntil: (promise: Promise<unknown>) => void): void => {
+  #keepAwake(waitUntil: (promise: Promise<unknown>) => void): void {
     this.#isKeptAwake = true
     const sent = new Promise<void>((resolve) => {
       this.#pace.later(() => {
@@ -509,11 +509,7 @@ export class Analytics<
     this.#isKeptAwake = false // in the turn that saw nothing pending: the next call asks again
   }
 
-  readonly #startClose = detached((timeoutMs: number, resolve: (result: FlushResult) => void) => {
-    void this.#close(timeoutMs).then(resolve)
-  })
-
-  async #close(timeoutMs: number): Promise<FlushResult> {
+  readonly #close = detached(async (timeoutMs: number): Promise<FlushResult> => {
     this.#spool?.adoptNoMore()
     const settled = this.flush()
     this.#sender.hurry()
@@ -527,7 +523,7 @@ export class Analytics<
     this.#transport.close()
     await this.#spool?.close()
     return this.#books.totals()
-  }
+  })
 
   /** Gives up all that is pending, one such call after the other: what is told takes several turns of the event loop. */
   readonly #giveUp = (error: DroppedError): void => {
@@ -543,7 +539,12 @@ export class Analytics<
     tellAnswered()
     this.#books.lost('dropped', spooled?.lost ?? left, error, () => {
       this.#isGivingUp = false
-      if (release) this.#tellPostponed(spooled.callbacks, release)
+      // What removed files cost is counted first, so that those who wait go once it was told.
+      if (release) {
+        later(() => {
+          this.#tellPostponed(spooled.callbacks, release)
+        })
+      }
       const next = this.#nextGiveUp
       this.#nextGiveUp = undefined
       if (next) this.#giveUp(next)
@@ -576,8 +577,6 @@ export class Analytics<
 }
 
 recogniseAcrossBuilds({ Analytics })
-
-const decoder = new TextDecoder()
 
 function checkCallback(type: MessageType, callback: unknown): void {
   if (callback === undefined || typeof callback === 'function') return

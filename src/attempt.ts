@@ -5,7 +5,7 @@ import { describe, messageOf, readMessage } from './describe.js'
 import type { Log } from './log.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { isCutJson, isListBegun } from './rejections.js'
-import { startDeadline, zlib } from './runtime.js'
+import { createDecoder, encoder, startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
 /** What an answer starts with. */
@@ -53,7 +53,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       finish = resolve
     })
     const cancel = (error: Error, failure?: string) => {
-      const soFar = head ? brokenOff(head, body, true) : { error, failure }
+      const soFar = head ? noPage(brokenOff(head, body, true)) : { error, failure }
       finish(soFar)
       controller.abort(error)
       return soFar
@@ -93,7 +93,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       .catch(() => ({ error: new Error('fetch failed'), failure: undefined }))
       .then((result) => {
         stopDeadline()
-        finish(result)
+        finish(noPage(result))
       })
     return { answer, cancel }
   }
@@ -134,6 +134,13 @@ function brokenOff(head: Head, body: string, isLate: boolean): Answer {
   return { error, failure, cut: { ...head, body } }
 }
 
+/** A page is a failure: a wrong path leads to it, or a login in between, which takes everything and reads nothing. */
+function noPage(answer: Answer): Answer {
+  const isPage =
+    'status' in answer && answer.status < 300 && /^\s*<(!|html|head|meta|script)/i.test(answer.body)
+  return isPage ? { error: new Error('the endpoint sent HTML'), failure: undefined } : answer
+}
+
 function toError(thrown: unknown): Error {
   const isReadable = thrown instanceof Error && readMessage(thrown) !== undefined
   return isReadable ? thrown : new Error(messageOf(thrown))
@@ -172,7 +179,7 @@ async function readText(
     return true
   }
 
-  const decoder = new TextDecoder()
+  const decoder = createDecoder()
   let bytes = 0
   for await (const chunk of body) {
     add(decoder.decode(chunk, { stream: true }))
@@ -212,5 +219,5 @@ function gzip(json: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
 }
 
 function base64(text: string): string {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+  return btoa(String.fromCharCode(...encoder.encode(text)))
 }

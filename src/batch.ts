@@ -1,16 +1,13 @@
 import { entryBytes, type Batch, type Entry } from './entry.js'
 import { createId } from './id.js'
-import { nowMs } from './runtime.js'
+import { encoder, nowMs } from './runtime.js'
 
-const encoder = new TextEncoder()
 const head = encoder.encode('{"batch":[')
 const tail = (id: string, sentAt: string) => `],"messageId":"${id}","sentAt":"${sentAt}"}`
-const ID_LENGTH = 36
-const TIME_LENGTH = 24
+const TAIL_BYTES = tail('0'.repeat(36), '0'.repeat(24)).length
 
 /** What a body takes beside its messages and the commas between them, in bytes. */
-export const ENVELOPE_BYTES =
-  head.length + tail('0'.repeat(ID_LENGTH), '0'.repeat(TIME_LENGTH)).length
+export const ENVELOPE_BYTES = head.length + TAIL_BYTES
 
 /** Makes a batch of messages. A piece of `former` inherits what happened to that batch. */
 export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
@@ -58,7 +55,8 @@ export function countFitting(
 /** The bytes of one attempt. Messages that are neighbours in a slab are copied in one go. */
 export function encodeBody(batch: Batch, sentAt: string): Uint8Array<ArrayBuffer> {
   const { entries } = batch
-  const body = new Uint8Array(batch.bodyBytes)
+  const end = encoder.encode(tail(batch.id, sentAt)) // a time after the year 9999, or of a fake Date, has another length
+  const body = new Uint8Array(batch.bodyBytes - TAIL_BYTES + end.length)
   body.set(head)
   let at = head.length
   let from = entries[0]
@@ -72,6 +70,6 @@ export function encodeBody(batch: Batch, sentAt: string): Uint8Array<ArrayBuffer
     }
     from = next
   }
-  encoder.encodeInto(tail(batch.id, sentAt), body.subarray(at))
+  body.set(end, at)
   return body
 }

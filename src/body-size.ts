@@ -1,3 +1,4 @@
+import { halfOf } from './batch.js'
 import type { Batch } from './entry.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
 
@@ -47,12 +48,13 @@ export class BodySize {
   }
 
   /** A server accepted a body after so much time. */
-  accepted({ entries, bodyBytes }: Batch, durationMs: number): void {
+  accepted(batch: Batch, durationMs: number): void {
+    const { entries, bodyBytes } = batch
     this.#estimate(entries.length, durationMs)
     const growingMs = durationMs - this.#fixedMs
     const leftMs = this.#timeoutMs - this.#fixedMs
     if (growingMs > leftMs * 0.75) {
-      this.#messages = Math.max(1, Math.ceil(entries.length / 2))
+      this.#messages = halfOf(batch)
     } else if (growingMs * 2 <= leftMs / 2) {
       if (entries.length * 2 > this.#messages) {
         this.#messages = Math.min(this.#maxMessages, this.#messages * 2)
@@ -76,9 +78,9 @@ export class BodySize {
   }
 
   /** No answer came within the timeout. */
-  timedOut({ entries }: Batch): void {
-    this.#messages = Math.max(1, Math.ceil(entries.length / 2))
-    this.#last = { messages: entries.length, durationMs: this.#timeoutMs }
+  timedOut(batch: Batch): void {
+    this.#messages = halfOf(batch)
+    this.#last = { messages: batch.entries.length, durationMs: this.#timeoutMs }
   }
 
   /** A server answered 413 to a body of several messages. */

@@ -30,7 +30,7 @@ interface Surroundings {
 /** Keeps the books: what became of each message. */
 export class Books {
   readonly #around: Surroundings
-  readonly #flushes: Flushes
+  readonly #flushes = new Flushes()
   readonly #counts = { accepted: 0, delivered: 0, rejected: 0, dropped: 0 }
   /** Of the dropped messages, those that the application asked to drop. */
   #askedFor = 0
@@ -41,7 +41,6 @@ export class Books {
 
   constructor(around: Surroundings) {
     this.#around = around
-    this.#flushes = new Flushes(around.hold)
   }
 
   get pendingBytes(): number {
@@ -83,14 +82,13 @@ export class Books {
     return this.#lastSequence + 1
   }
 
-  /** Enters one or more messages as pending. Gives the place of the last one in their sequence. */
-  accept(bytes: number, count = 1): number {
+  /** Enters one or more messages as pending. */
+  accept(bytes: number, count = 1): void {
     this.#pendingBytes += bytes
     this.#counts.accepted += count
     this.#flushes.accepted(count)
     this.#lastSequence += count
     this.#around.teller.queued(this.#lastSequence)
-    return this.#lastSequence
   }
 
   /**
@@ -99,12 +97,13 @@ export class Books {
    * @param isHolding - whether the process stays alive meanwhile
    */
   settled(timeoutMs: number, isHolding = true): Promise<FlushResult> {
-    const { teller } = this.#around
+    const { teller, hold } = this.#around
+    let settled: Promise<FlushResult> = Promise.resolve({ delivered: 0, failed: 0 })
     // Before the callbacks, which may record more.
-    const settled =
-      this.awaited > 0
-        ? this.#flushes.wait(this.#lastSequence, timeoutMs, isHolding)
-        : Promise.resolve({ delivered: 0, failed: 0 })
+    if (this.awaited > 0) {
+      settled = this.#flushes.wait(this.#lastSequence, timeoutMs)
+      if (isHolding) hold.until(settled)
+    }
     teller.tellNow()
     return settled.then((result) => teller.afterTelling(result))
   }

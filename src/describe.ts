@@ -31,11 +31,12 @@ export function describe(value: unknown): string {
       return describeObject(value)
     case 'number':
     case 'boolean':
+    case 'undefined':
       return String(value)
     case 'bigint':
       return `${value}n`
     default:
-      return typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`
+      return `a ${typeof value}`
   }
 }
 

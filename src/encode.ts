@@ -2,6 +2,7 @@ import { isDeeperThan, messageOf } from './describe.js'
 import { MessageTooLargeError, ValidationError } from './errors.js'
 import { createId } from './id.js'
 import { MAX_DEPTH, MAX_MESSAGE_BYTES } from './limits.js'
+import { encoder } from './runtime.js'
 import type { CheckedMessage, WireMessage } from './types.js'
 import { version } from './version.js'
 
@@ -43,7 +44,6 @@ function now(): string {
 
 /** As long as the largest message: what does not fit is too large. */
 const scratch = new Uint8Array(MAX_MESSAGE_BYTES)
-const encoder = new TextEncoder()
 
 /**
  * Encodes a message as JSON. What comes back is overwritten by the next call.

@@ -1,3 +1,4 @@
+import { decoder } from './runtime.js'
 import type { Callback } from './types.js'
 
 /** A message that has no outcome yet. */
@@ -43,8 +44,6 @@ export interface Search {
   /** The last message of the batch, tried alone before the rest of the batch is given up. */
   sample?: Batch
 }
-
-const decoder = new TextDecoder()
 
 /** Size of an entry's JSON in bytes. */
 export function entryBytes(entry: Entry): number {

@@ -1,5 +1,5 @@
 import { MAX_TIMER_MS } from './limits.js'
-import { clearInterval, setInterval } from './runtime.js'
+import { clearInterval, currentProcess, setInterval } from './runtime.js'
 
 /** @param isRecordedAtExit - whether a listener of `beforeExit` has recorded all that is pending */
 type Drain = (isRecordedAtExit: boolean) => void
@@ -15,7 +15,7 @@ let isListening = false
 export function listenForExit(): void {
   if (isListening) return
   isListening = true
-  const { process } = globalThis as { process?: Partial<NodeJS.Process> }
+  const process = currentProcess()
   process?.prependListener?.('beforeExit', () => {
     const before = new Set(drains)
     for (const each of before) each(false)

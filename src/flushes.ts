@@ -1,4 +1,3 @@
-import type { Hold } from './exit.js'
 import { startDeadline } from './runtime.js'
 import type { FlushResult } from './types.js'
 
@@ -32,7 +31,6 @@ const MIN_CUT = 1_024
  *              │← head                          │← last
  */
 export class Flushes {
-  readonly #hold: Pick<Hold, 'until'>
   #stretches: Stretch[] = [openStretch()]
   #head = 0
   /** The outcomes of all stretches that are complete. */
@@ -43,10 +41,6 @@ export class Flushes {
   /** Up to this place in the sequence, nobody waits for an outcome any more. */
   #endedUpTo = 0
 
-  constructor(hold: Pick<Hold, 'until'>) {
-    this.#hold = hold
-  }
-
   /** Messages were accepted that will have their outcome later. */
   accepted(count: number): void {
     this.#open.left += count
@@ -56,9 +50,9 @@ export class Flushes {
    * Resolves once all messages up to `lastSequence`, the last that was accepted, have their outcome. After the
    * timeout it resolves with the outcomes that are there.
    */
-  wait(lastSequence: number, timeoutMs: number, isHolding = true): Promise<FlushResult> {
+  wait(lastSequence: number, timeoutMs: number): Promise<FlushResult> {
     const stretch = this.#endStretch(lastSequence)
-    const settled = new Promise<FlushResult>((resolve) => {
+    return new Promise((resolve) => {
       const giveUp = () => {
         this.#release(stretch, waiter, this.#upTo(stretch))
       }
@@ -66,8 +60,6 @@ export class Flushes {
       const waiter = { before: { ...this.#total }, resolve, cancel }
       stretch.waiters.add(waiter)
     })
-    if (isHolding) this.#hold.until(settled)
-    return settled
   }
 
   /** A message has its outcome. */

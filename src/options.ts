@@ -3,7 +3,7 @@ import { OptionError } from './errors.js'
 import { checkHeaders } from './headers.js'
 import { MAX_BODY_BYTES, MAX_DEPTH, MAX_TIMER_MS } from './limits.js'
 import type { Logger } from './log.js'
-import { fs, http, isBun, zlib } from './runtime.js'
+import { currentProcess, fs, http, isBun, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
 
 /** The part of a fetch `Response` that the client reads. */
@@ -27,10 +27,7 @@ export interface FetchInit {
   readonly method: 'POST'
   /** Authorization, content type and encoding, user agent, count of retries, and the option `headers`. */
   readonly headers: Record<string, string>
-  /**
-   * A batch as JSON, perhaps compressed: a `Uint8Array`. TypeScript 5.7 made that type generic, and `fetch` takes
-   * only one of its kinds; this is that kind in versions before and after.
-   */
+  /** A batch as JSON, perhaps compressed: the kind of `Uint8Array` that `fetch` takes in all versions of TypeScript. */
   readonly body: ReturnType<Uint8ArrayConstructor['of']>
   /** Redirects are not to be followed. */
   readonly redirect: 'manual'
@@ -62,8 +59,7 @@ export interface HttpAgent {
 export interface SpoolOptions {
   /**
    * A directory on a disk that outlives the process; it is made if need be. Any number of processes may share
-   * it, and what one leaves behind the others send: give them the same write key, and a directory of their own
-   * where that must not be.
+   * it. What one leaves behind, the others with its write key send.
    */
   readonly directory: string
   /**
@@ -74,8 +70,8 @@ export interface SpoolOptions {
   readonly maxBytes?: number | undefined
   /**
    * `'off'` outlives the process, however it dies. `'batch'` also writes through to the disk, in the background,
-   * each time a batch is closed (`flushAt`, `flushAfter`, `flush()`): messages that were recorded a moment
-   * before the machine lost its power can be lost, older ones can't.
+   * each time a batch is closed (`flushAt`, `flushAfter`, `flush()`): what was recorded a moment before a power cut can
+   * be lost, older messages can't.
    *
    * @defaultValue 'off'
    */
@@ -134,8 +130,7 @@ export interface AnalyticsOptions {
    */
   readonly overflow?: 'drop-newest' | 'drop-oldest' | undefined
   /**
-   * How often one batch is tried again. The queue's bound is what limits an outage, so the default is not
-   * to count.
+   * How often one batch is tried again. The queue's bound is what limits an outage.
    *
    * @defaultValue Infinity
    */
@@ -173,16 +168,14 @@ export interface AnalyticsOptions {
   readonly integrations?: Integrations | undefined
   /**
    * Sees each message as it would be sent, and gives back what to send instead, or `null` to drop it.
-   * It must be synchronous: the constructor refuses an async function. It has a copy: changing that changes nothing of
-   * yours. If it throws, or returns anything else than a message or `null`, then the message is dropped rather than
-   * sent unredacted.
+   * It must be synchronous: the constructor refuses an async function. It has a copy. If it throws, or returns anything
+   * else than a message or `null`, the message is dropped, not sent as it is.
    */
   readonly beforeSend?: ((message: WireMessage) => WireMessage | null) | undefined
   /** Called once for each batch that a server accepted. */
   readonly onDelivered?: ((report: DeliveredReport) => void) | undefined
   /**
-   * Called with messages that were lost, and why. Not called for what `beforeSend` or `disabled` dropped:
-   * those were asked for. Without this hook, the first loss of each kind is a process warning, or goes to
+   * Called with messages that were lost, and why, but for what `beforeSend` or `disabled` dropped. Without this hook, the first loss of each kind is a process warning, or goes to
    * `logger.warn`.
    */
   readonly onFailed?: ((report: FailedReport) => void) | undefined
@@ -228,8 +221,8 @@ export interface AnalyticsOptions {
    * runs: in order, under the same message ids. `stats()` counts such messages as accepted once they are taken
    * over; they have no callbacks.
    *
-   * In an outage the disk holds the backlog, in place of memory. `close()` leaves there what it can't deliver:
-   * that stays pending in `stats()`, and its callbacks get a {@link SpoolError} with the code `spooled`.
+   * `close()` leaves on disk what it can't deliver: that stays pending in `stats()`, and its callbacks get a
+   * {@link SpoolError} with the code `spooled`.
    *
    * A disk that fails never takes the application down: `onFailed` gets a {@link SpoolError}, and messages wait
    * in memory. Node only.
@@ -317,9 +310,7 @@ const MIN_SPOOL_BYTES = 1024 * 1024
  */
 export function checkOptions(writeKey: unknown, options: unknown): Settings {
   checkWriteKey(writeKey)
-  if (!isPlainObject(options)) {
-    throw new OptionError('options', `options must be a plain object, got ${describe(options)}.`)
-  }
+  if (!isPlainObject(options)) throw wrong('options', 'a plain object', options)
   for (const name of Object.keys(options)) {
     if (!Object.hasOwn(OPTIONS, name)) throw unknownOption(name)
   }
@@ -392,19 +383,15 @@ function checkLogger(given: unknown): Logger | undefined {
   if (given === undefined) return undefined
   const { debug, warn } = (given ?? {}) as { debug?: unknown; warn?: unknown }
   if (typeof debug === 'function' && typeof warn === 'function') return given as Logger
-  throw new OptionError(
-    'logger',
-    `logger must be an object with the methods debug(line) and warn(line), as console has, got ${describe(given)}.`,
-  )
+  const expected = 'an object with the methods debug(line) and warn(line), as console has'
+  throw wrong('logger', expected, given)
 }
 
 function checkAgent(given: unknown, endpoint: URL, fetch?: Fetch): HttpAgent | undefined {
   if (given === undefined) return undefined
   const refuse = (why: string) => new OptionError('agent', why)
   const isAgent = ['destroy', 'sockets', 'requests'].every((name) => name in Object(given))
-  if (!isAgent) {
-    throw refuse(`agent must be an Agent of node:http or node:https, got ${describe(given)}.`)
-  }
+  if (!isAgent) throw wrong('agent', 'an Agent of node:http or node:https', given)
   if (fetch) {
     throw refuse(
       'agent needs the default fetch, and fetch was given too: give one of the two, and let your fetch use the agent.',
@@ -426,12 +413,7 @@ function checkAgent(given: unknown, endpoint: URL, fetch?: Fetch): HttpAgent | u
 
 function checkSpool(given: unknown): Settings['spool'] {
   if (given === undefined) return undefined
-  if (!isPlainObject(given)) {
-    throw new OptionError(
-      'spool',
-      `spool must be a plain object, { directory: '…' }, got ${describe(given)}.`,
-    )
-  }
+  if (!isPlainObject(given)) throw wrong('spool', "a plain object, { directory: '…' }", given)
   const unknown = Object.keys(given).find((name) => !SPOOL_OPTIONS.includes(name))
   if (unknown !== undefined) {
     const advice = `The options of spool are ${SPOOL_OPTIONS.join(', ')}.`
@@ -442,10 +424,7 @@ function checkSpool(given: unknown): Settings['spool'] {
   }
   const { directory, maxBytes, fsync } = given
   if (typeof directory !== 'string' || directory.trim() === '') {
-    throw new OptionError(
-      'spool.directory',
-      `spool.directory must be the path of a directory, got ${describe(directory)}.`,
-    )
+    throw wrong('spool.directory', 'the path of a directory', directory)
   }
   if (!fs || !zlib?.crc32) {
     throw new OptionError('spool', 'spool needs the files of Node, which this runtime lacks.')
@@ -469,7 +448,8 @@ function unknownOption(name: string): OptionError {
 }
 
 function checkEndpoint(given: unknown): URL {
-  const fromEnvironment = given === undefined ? environment('ANALYTICS_ENDPOINT') : undefined
+  const fromEnvironment =
+    given === undefined ? currentProcess()?.env?.['ANALYTICS_ENDPOINT'] : undefined
   const option = fromEnvironment ? 'endpoint (from ANALYTICS_ENDPOINT)' : 'endpoint'
   const text = given === undefined ? fromEnvironment || DEFAULT_ENDPOINT : given
   const refuse = (why: string) =>
@@ -492,10 +472,8 @@ function checkEndpoint(given: unknown): URL {
   return url
 }
 
-function environment(name: string): string | undefined {
-  return (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[
-    name
-  ]
+function wrong(option: string, expected: string, given: unknown): OptionError {
+  return new OptionError(option, `${option} must be ${expected}, got ${describe(given)}.`)
 }
 
 function integer(
@@ -509,10 +487,7 @@ function integer(
     return given as number
   }
   const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
-  throw new OptionError(
-    option,
-    `${option} must be a whole number ${range}, got ${describe(given)}.`,
-  )
+  throw wrong(option, `a whole number ${range}`, given)
 }
 
 /** One of a few values, of which the first is the default. */
@@ -524,15 +499,14 @@ function oneOf<const Value>(
   if (given === undefined) return values[0]
   const value = values.find((known) => known === given)
   if (value !== undefined) return value
-  const expected = values.map(describe).join(' or ')
-  throw new OptionError(option, `${option} must be ${expected}, got ${describe(given)}.`)
+  throw wrong(option, values.map(describe).join(' or '), given)
 }
 
 // What comes back is what its option says: that it is a function is all that can be known beforehand.
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
 function callable<Function>(option: string, given: unknown): Function | undefined {
   if (given === undefined || typeof given === 'function') return given as Function | undefined
-  throw new OptionError(option, `${option} must be a function, got ${describe(given)}.`)
+  throw wrong(option, 'a function', given)
 }
 
 /** An async function is refused here, before a message is lost. Others that return a promise show it only when called. */
@@ -549,9 +523,7 @@ function checkBeforeSend(given: unknown): AnalyticsOptions['beforeSend'] {
 /** A copy of a plain object, as JSON makes it: what can't be sent is refused here, not at every call. */
 function fields(option: string, given: unknown): Record<string, never> | undefined {
   if (given === undefined) return undefined
-  if (!isPlainObject(given)) {
-    throw new OptionError(option, `${option} must be a plain object, got ${describe(given)}.`)
-  }
+  if (!isPlainObject(given)) throw wrong(option, 'a plain object', given)
   let json: Record<string, never>
   try {
     json = JSON.parse(JSON.stringify(given)) as Record<string, never>

@@ -66,10 +66,10 @@ function describeWrong(name: string, given: string): string {
 }
 
 const describeForgeable = (name: string) =>
-  `${name}: not used, since REQUEST_METHOD is set too. That is so in a CGI program, where whoever makes a request could choose the proxy. Nothing is sent past the proxy: unset REQUEST_METHOD if this is no CGI program, or give the option agent.`
+  `${name}: not used, since REQUEST_METHOD is set too: in a CGI program, whoever makes a request could choose the proxy. Nothing is sent past the proxy: unset REQUEST_METHOD elsewhere, or give the option agent.`
 
 function isExempt({ protocol, hostname, port }: URL, list: string): boolean {
-  const host = hostname.replace(/^\[(.*)\]$/, '$1')
+  const host = withoutBrackets(hostname)
   const family = ipFamily(host)
   if (host === 'localhost' || (family && LOOPBACK?.check(host, family))) return true
   const ownPort = port || (protocol === 'https:' ? '443' : '80')
@@ -86,11 +86,16 @@ function matches(entry: string, host: string, ownPort: string): boolean {
   if (entry.includes('/')) return isInRange(entry, host)
   const [, name = entry, port] = /^(\[.*\]|[^:]*):(\d+)$/.exec(entry) ?? []
   if (port && port !== ownPort) return false
-  const wanted = name.replace(/^\[(.*)\]$/, '$1').replace(/^\*\./, '.')
+  const wanted = withoutBrackets(name).replace(/^\*\./, '.')
   if (wanted === '' || wanted === '.') return false
   if (ipFamily(host)) return wanted === host
   if (wanted.startsWith('.')) return host.endsWith(wanted)
   return host === wanted || host.endsWith(`.${wanted}`)
+}
+
+/** The address of `[::1]`, the form that an IPv6 address has in a URL and before a port. */
+function withoutBrackets(host: string): string {
+  return host.replace(/^\[(.*)\]$/, '$1')
 }
 
 function isInRange(range: string, host: string): boolean {

@@ -65,7 +65,7 @@ export interface RequestContext<in out Plan extends PlanOf<Plan> = AnyPlan> {
    *
    * @param fields - what the calls of this request have in common
    * @param act - the function, such as `next` in an Express middleware
-   * @throws `ValidationError` for what is no field of a request
+   * @throws `ValidationError` for what is no field of a request, or no function
    */
   readonly run: <Result>(fields: RequestFields, act: () => Result) => Result
   /**
@@ -157,6 +157,10 @@ export function createRequestContext<Plan extends PlanOf<Plan> = AnyPlan>(
   return {
     run: (fields, act) => {
       const own = copy('run', fields)
+      if (typeof act !== 'function') {
+        const got = describe(act)
+        throw new ValidationError('act', `run() takes a function after the fields, got ${got}.`)
+      }
       const outer = runs.getStore()?.fields
       return runs.run({ fields: outer ? join(outer, own) : own }, act)
     },
@@ -165,7 +169,7 @@ export function createRequestContext<Plan extends PlanOf<Plan> = AnyPlan>(
       const run = runs.getStore()
       if (!run) {
         throw new Error(
-          'set() was called outside of run(): there is no request whose fields it could set. Call it in a function that run() started.',
+          'set() was called outside of run(): call it in a function that run() started.',
         )
       }
       run.fields = join(run.fields, own)
@@ -215,37 +219,33 @@ function copyOf(value: unknown): unknown {
   }
 }
 
-/** Completes a message. One that cannot be read stays as it is: the client says what is wrong with it. */
+/** Completes a message. What is none stays as it is: the client says what is wrong with it. */
 function complete(message: unknown, fields: RequestFields): unknown {
   if (typeof message !== 'object' || message === null || Array.isArray(message)) return message
-  try {
-    const { userId, anonymousId, context, integrations }: RequestFields = message
-    const joined = join(fields, { userId, anonymousId, context, integrations })
-    // The client reads each field of a message, also one that it inherits: all others have to be read from the message itself.
-    return new Proxy(Object.create(message) as object, {
-      get: (_, name) =>
-        Reflect.get(Object.hasOwn(joined, name) ? joined : message, name) as unknown,
-      // It refuses a field that no message has, and asks for the fields by these.
-      ownKeys: () => Reflect.ownKeys(message),
-      getOwnPropertyDescriptor: (_, name) => {
-        const own = Reflect.getOwnPropertyDescriptor(message, name)
-        return own && { ...own, configurable: true } // a Proxy may not say otherwise
-      },
-    })
-  } catch {
-    return message
-  }
+  // The client reads each field of a message, also one that it inherits: only then, so that a getter that throws does so there.
+  return new Proxy(Object.create(message) as object, {
+    get: (_, name) => {
+      const own: unknown = Reflect.get(message, name)
+      return Object.hasOwn(fields, name)
+        ? joinValues<unknown>(fields[name as keyof RequestFields], own)
+        : own
+    },
+    // It refuses a field that no message has, and asks for the fields by these.
+    ownKeys: () => Reflect.ownKeys(message),
+    getOwnPropertyDescriptor: (_, name) => {
+      const own = Reflect.getOwnPropertyDescriptor(message, name)
+      return own && { ...own, configurable: true } // a Proxy may not say otherwise
+    },
+  })
 }
 
-/** Joins fields with those of a message or an inner run, whose own win. */
-function join<Inner extends object>(outer: RequestFields, inner: Inner): Inner & RequestFields {
-  const own: RequestFields = inner
+/** Joins fields with those of an inner run, whose own win. */
+function join(outer: RequestFields, inner: RequestFields): RequestFields {
   return {
-    ...inner,
-    userId: joinValues(outer.userId, own.userId),
-    anonymousId: joinValues(outer.anonymousId, own.anonymousId),
-    context: joinValues(outer.context, own.context),
-    integrations: joinValues(outer.integrations, own.integrations),
+    userId: joinValues(outer.userId, inner.userId),
+    anonymousId: joinValues(outer.anonymousId, inner.anonymousId),
+    context: joinValues(outer.context, inner.context),
+    integrations: joinValues(outer.integrations, inner.integrations),
   }
 }
 

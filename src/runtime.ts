@@ -1,17 +1,18 @@
 // What Node offers and other runtimes may not. Asked for at run time, so that the same build loads in
 // Workers, Bun and Deno and in bundles for them.
 
-type GetBuiltin = typeof process.getBuiltinModule
+/** The `process` of Node, or what stands for it in another runtime. Read each time: a test may replace it. */
+export function currentProcess(): Partial<NodeJS.Process> | undefined {
+  return (globalThis as { process?: Partial<NodeJS.Process> }).process
+}
 
-export const getBuiltin: GetBuiltin | undefined = (
-  globalThis as { process?: { getBuiltinModule?: GetBuiltin } }
-).process?.getBuiltinModule
+export const getBuiltin: typeof process.getBuiltinModule | undefined =
+  currentProcess()?.getBuiltinModule
 
 export const http = getBuiltin?.('node:http')
 export const https = getBuiltin?.('node:https')
 /** Bun's fetch takes no agent, and uses the proxies of the environment itself. */
-export const isBun =
-  (globalThis as { process?: { versions?: { bun?: string } } }).process?.versions?.bun !== undefined
+export const isBun = currentProcess()?.versions?.['bun'] !== undefined
 export const net = getBuiltin?.('node:net')
 export const zlib = getBuiltin?.('node:zlib')
 export const fs = getBuiltin?.('node:fs')
@@ -20,6 +21,11 @@ export const crypto =
   (globalThis as { crypto?: typeof globalThis.crypto }).crypto ??
   (getBuiltin?.('node:crypto').webcrypto as typeof globalThis.crypto)
 const asyncHooks = getBuiltin?.('node:async_hooks')
+/** The environment of Jest for browsers has no such globals. */
+const { TextDecoder, TextEncoder } = getBuiltin?.('node:util') ?? globalThis
+export const encoder = new TextEncoder()
+export const createDecoder = () => new TextDecoder()
+export const decoder = createDecoder()
 
 // Taken once: fake timers that a test installs later would stop the client, and lose what it has scheduled on them. Jest can fake
 // the globals before any module is loaded, but not these of Node.
@@ -37,19 +43,17 @@ export const AsyncLocalStorage =
 
 /** Made when the module is loaded, and not in a request, as a client may be. */
 const root = asyncHooks && new asyncHooks.AsyncResource('hookline')
+// Jest would report it as an open handle. It can still be used.
+;(root as { emitDestroy?: () => void } | undefined)?.emitDestroy?.()
 
 /**
  * Gives a function that runs `act` outside the request (the AsyncLocalStorage context) that happens to be
  * current. Timers and sockets live long: they must not keep a request's context alive.
  */
-export function detached<Arguments extends unknown[]>(
-  act: (...args: Arguments) => void,
-): (...args: Arguments) => void {
-  return root
-    ? (...args) => {
-        root.runInAsyncScope(act, undefined, ...args)
-      }
-    : act
+export function detached<Arguments extends unknown[], Result>(
+  act: (...args: Arguments) => Result,
+): (...args: Arguments) => Result {
+  return root ? (...args) => root.runInAsyncScope(act, undefined, ...args) : act
 }
 
 export type Timer = ReturnType<typeof setTimeout>

@@ -17,6 +17,7 @@ const MAX_RECORDS = 10
 
 /** What the end of a script needs from its client. */
 interface Client {
+  readonly endpoint: URL
   readonly log: Log
   readonly books: Pick<Books, 'stats' | 'pending' | 'lastOutcomeMs'>
   readonly teller: Pick<Teller, 'unreported'>
@@ -31,7 +32,6 @@ interface Client {
  * get their outcome.
  */
 export class ScriptEnd {
-  readonly #endpoint: URL
   readonly #client: Client
   /** How often the script ended with messages pending, since one was delivered. */
   #ends = 0
@@ -43,8 +43,7 @@ export class ScriptEnd {
   #records = 0
   #stopGrace: (() => void) | undefined
 
-  constructor(endpoint: URL, client: Client) {
-    this.#endpoint = endpoint
+  constructor(client: Client) {
     this.#client = client
     listenForExit()
   }
@@ -70,12 +69,12 @@ export class ScriptEnd {
   readonly #drain = (isRecordedAtExit: boolean): void => {
     this.#client.log('the script ended: %d messages pending', this.#client.books.pending)
     this.#records = isRecordedAtExit ? this.#records + 1 : 0
-    if (this.#records > MAX_RECORDS && !this.#client.hold.isHeld) {
+    // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
+    const hasEnded = !this.#client.hold.isHeld
+    if (hasEnded && this.#records > MAX_RECORDS) {
       this.#leave('a listener of beforeExit', " Use process.once('beforeExit', …).")
       return
     }
-    // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
-    const hasEnded = !this.#client.hold.isHeld
     if (hasEnded && !this.#stopGrace) {
       const { delivered } = this.#client.books.stats()
       if (delivered > this.#deliveredBefore) this.#ends = 0
@@ -121,9 +120,13 @@ export class ScriptEnd {
   }
 
   #giveUp(): void {
-    const error = this.#error()
+    const { origin } = this.#client.endpoint
+    const when = this.#hasGivenUp
+      ? `and the client had already given up waiting for ${origin} when this message was recorded`
+      : `and ${origin} took no message for ${GRACE_MS} ms`
+    const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
     this.#answeredBefore = this.#answered
-    this.#client.giveUp(error)
+    this.#client.giveUp(new DroppedError('process_exit', message + this.#client.sender.lastFailure))
   }
 
   /** How many messages the endpoint has taken or refused. */
@@ -135,14 +138,5 @@ export class ScriptEnd {
   /** Whether the client has given up waiting for the endpoint at exit, and has had no answer since. */
   get #hasGivenUp(): boolean {
     return this.#answered === this.#answeredBefore
-  }
-
-  #error(): DroppedError {
-    const { origin } = this.#endpoint
-    const when = this.#hasGivenUp
-      ? `and the client had already given up waiting for ${origin} when this message was recorded`
-      : `and ${origin} took no message for ${GRACE_MS} ms`
-    const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
-    return new DroppedError('process_exit', message + this.#client.sender.lastFailure)
   }
 }

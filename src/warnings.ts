@@ -7,6 +7,7 @@ import {
 } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
 import { guard, log, type Guarded } from './log.js'
+import { currentProcess } from './runtime.js'
 
 /**
  * Tells of the first loss of each kind, for an application without an `onFailed` that would hear of it: a wrong
@@ -42,7 +43,7 @@ export class LossWarnings {
   #warn(text: string, code: string): void {
     const warning = `hookline: ${text}`
     guard(log, 'the warning', () => {
-      const { process } = globalThis as { process?: Process }
+      const process = currentProcess()
       if (this.#logger) return this.#logger.warn(warning)
       if (process?.emitWarning) process.emitWarning(warning, { type: 'HooklineWarning', code })
       else console.warn(warning)
@@ -68,7 +69,3 @@ export function causeOf(error: HooklineError): string {
 /** Other names come from the message itself. */
 const FIELDS =
   /^(userId|anonymousId|previousId|groupId|messageId|event|name|category|timestamp|properties|traits|context|integrations|callback|type)$/
-
-interface Process {
-  emitWarning?: (text: string, options: { type: string; code: string }) => void
-}

@@ -126,6 +126,20 @@ describe('on the wire', () => {
     expect(arrival?.body.sentAt).toBe('2026-01-02T03:04:10.678Z')
   })
 
+  test.each([
+    ['year 10000', '+010000-01-01T00:00:00.000Z'],
+    ['year before 0', '-000001-12-31T00:00:00.000Z'],
+    ['fake Date without milliseconds', '2020-01-01T00:00:00Z'],
+  ])('a body is whole in a %s', async (_, time) => {
+    const spy = vi.spyOn(Date.prototype, 'toISOString').mockReturnValue(time)
+    const net = scriptedFetch()
+    const analytics = createClient(net)
+    trackMany(analytics, 2)
+    expect(await analytics.flush()).toEqual({ delivered: 2, failed: 0 })
+    spy.mockRestore()
+    expect(net.arrivals[0]?.body).toMatchObject({ sentAt: time, batch: [{}, { timestamp: time }] })
+  })
+
   test('defaults of context and integrations are merged in, the message’s own keys winning', async () => {
     const net = scriptedFetch()
     const analytics = createClient(net, {
@@ -992,11 +1006,12 @@ describe('close', () => {
   )
 
   test.each([[0], [1, null], ['SIGTERM', 15], [null], [new Event('close')]])(
-    'is a listener of events that have %j',
+    'is a listener of events that have %j, without its client too',
     async (...given) => {
-      const analytics = createClient(scriptedFetch())
-      const close = analytics.close.bind(analytics)
-      expect(await Reflect.apply(close, undefined, given)).toEqual({ delivered: 0, failed: 0 })
+      // eslint-disable-next-line @typescript-eslint/unbound-method -- an application may give it to process.once
+      const { flush, close } = createClient(scriptedFetch())
+      expect(await Reflect.apply(flush, process, given)).toEqual({ delivered: 0, failed: 0 })
+      expect(await Reflect.apply(close, process, given)).toEqual({ delivered: 0, failed: 0 })
     },
   )
 

@@ -534,6 +534,53 @@ describe('an answer', () => {
     expect(signals.map(({ aborted }) => aborted)).toEqual([true])
   })
 
+  test.each([
+    '<!DOCTYPE html>\n<title>Log in</title>',
+    '\n<HTML lang="en">',
+    '<!-- a comment --><!doctype html>',
+    '<head><title>Log in</title></head>',
+    '<meta http-equiv="refresh" content="0;url=/login">',
+    '<script>location = "/login"</script>',
+  ])(
+    'that is a page of HTML is a failed attempt, since no endpoint of calls answers so: %j',
+    async (body) => {
+      const collector = await startCollector()
+      collector.script({ status: 200, body })
+      const analytics = createClient(collector)
+      trackMany(analytics, 1)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+      expect(collector.arrivals).toHaveLength(2)
+    },
+  )
+
+  test('that is a page of HTML without end is a failed attempt at its deadline, and when close() gives up', async () => {
+    useFakeClock()
+    const page = () =>
+      new Response(
+        new ReadableStream({
+          start: (controller) => {
+            controller.enqueue(new TextEncoder().encode('<!doctype html>'))
+          },
+        }),
+      )
+    const net = oddFetch(() => Promise.resolve(page()))
+    const analytics = createClient(net, { flushAt: 1 })
+    trackMany(analytics, 1)
+    await pass(10_000)
+    expect(analytics.stats()).toMatchObject({ delivered: 0, pending: 1 })
+    await pass(500)
+    expect(analytics.stats().delivered).toBe(1)
+
+    const closing = createClient(
+      oddFetch(() => Promise.resolve(page())),
+      { flushAt: 1 },
+    )
+    trackMany(closing, 1)
+    await pass(1_000)
+    const [closed] = await Promise.all([closing.close({ timeout: 0 }), pass(1_000)])
+    expect(closed).toEqual({ delivered: 0, failed: 1 })
+  })
+
   test('that breaks off within its JSON is lost, so the batch is sent again', async () => {
     const collector = await startCollector()
     collector.script('reset in reply')
@@ -604,7 +651,7 @@ describe('an answer', () => {
     },
   )
 
-  test.each(['gzip', 'br'] as const)(
+  test.each(['gzip', 'br', 'GZIP', 'Br'] as const)(
     'that is compressed with %s, although not asked for, is read',
     async (encoding) => {
       const asked: unknown[] = []
@@ -613,7 +660,7 @@ describe('an answer', () => {
         asked.push(request.headers['accept-encoding'])
         request.resume().on('end', () => {
           response.setHeader('Content-Encoding', encoding)
-          response.end(encoding === 'gzip' ? gzipSync(body) : brotliCompressSync(body))
+          response.end(/gzip/i.test(encoding) ? gzipSync(body) : brotliCompressSync(body))
         })
       })
       await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

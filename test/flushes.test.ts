@@ -1,7 +1,11 @@
 import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
+import { Books } from '../src/books.js'
+import type { Entry } from '../src/entry.js'
+import { DroppedError } from '../src/errors.js'
 import { Hold } from '../src/exit.js'
 import { Flushes } from '../src/flushes.js'
+import { Teller } from '../src/teller.js'
 import { createClient, scriptedFetch, trackMany, turns, useFakeClock } from './collector.js'
 
 /** What a caller of flush() is promised, computed message by message. */
@@ -31,8 +35,6 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(1, 10, 100) }),
 )
 
-const NOBODY = { until: () => undefined }
-
 function timeouts() {
   return fc.constantFrom(Infinity, Infinity, 5, 50)
 }
@@ -41,9 +43,7 @@ test('each caller hears of exactly the messages that were pending when it came',
   useFakeClock()
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-      const hold = new Hold()
-      const until = vi.spyOn(hold, 'until')
-      const flushes = new Flushes(hold)
+      const flushes = new Flushes()
       const pending: number[] = []
       const outcomes = new Map<number, 'delivered' | 'failed'>()
       const waiting: { expected: Expected; result?: unknown; isTimed: boolean }[] = []
@@ -83,15 +83,13 @@ test('each caller hears of exactly the messages that were pending when it came',
       flushes.end(last)()
       await Promise.resolve()
       expect(waiting.every(({ result }) => result !== undefined)).toBe(true)
-      expect(until).toHaveBeenCalledTimes(waiting.length)
-      expect(hold.isHeld).toBe(false)
     }),
     { numRuns: 500 },
   )
 })
 
 test('a caller does not wait for messages that were left to another process before', async () => {
-  const flushes = new Flushes(NOBODY)
+  const flushes = new Flushes()
   flushes.accepted(3)
   const before = flushes.wait(3, Infinity)
   flushes.settled(2, 'delivered')
@@ -105,7 +103,7 @@ test('a caller does not wait for messages that were left to another process befo
 })
 
 test('an outcome that comes after all counts for nobody who waits for later messages', async () => {
-  const flushes = new Flushes(NOBODY)
+  const flushes = new Flushes()
   flushes.accepted(2)
   flushes.end(2)()
   flushes.settled(1, 'failed')
@@ -117,7 +115,7 @@ test('an outcome that comes after all counts for nobody who waits for later mess
 })
 
 test('a caller that comes while losses are told waits for what was recorded meanwhile', async () => {
-  const flushes = new Flushes(NOBODY)
+  const flushes = new Flushes()
   flushes.accepted(2)
   const before = flushes.wait(2, Infinity)
   const release = flushes.end(2)
@@ -150,3 +148,41 @@ test(
     expect(settled[99_999]).toEqual({ delivered: 100_000, failed: 0 })
   },
 )
+
+test('each caller holds the process until it has its result', async () => {
+  const hold = new Hold()
+  const log = () => undefined
+  const later = (act: () => void) => {
+    act()
+  }
+  const books = new Books({
+    log,
+    teller: new Teller({ onFailed: log, onDelivered: undefined, logger: undefined }, log, later),
+    later,
+    onSettled: () => undefined,
+    onEmpty: () => undefined,
+    hold,
+  })
+  const give = () => {
+    const { nextSequence: sequence } = books
+    books.accept(0)
+    return { sequence, slab: new Uint8Array(), start: 0, end: 0, callback: undefined }
+  }
+  const lose = (entry: Entry) => {
+    books.lost('dropped', [entry], new DroppedError('queue_full', 'It was full.'))
+  }
+
+  const first = give()
+  void books.settled(Infinity, false)
+  expect(hold.isHeld).toBe(false)
+  const resultOfFirst = books.settled(Infinity)
+  const second = give()
+  const resultOfBoth = books.settled(60_000)
+  expect(hold.isHeld).toBe(true)
+  lose(first)
+  expect(await resultOfFirst).toEqual({ delivered: 0, failed: 1 })
+  expect(hold.isHeld).toBe(true)
+  lose(second)
+  expect(await resultOfBoth).toEqual({ delivered: 0, failed: 2 })
+  expect(hold.isHeld).toBe(false)
+})

@@ -330,7 +330,7 @@ describe('set()', () => {
     expect(() => {
       request.set({ userId: 'u' })
     }).toThrow(
-      /^set\(\) was called outside of run\(\): .+ Call it in a function that run\(\) started\.$/,
+      /^set\(\) was called outside of run\(\): call it in a function that run\(\) started\.$/,
     )
   })
 })
@@ -524,20 +524,33 @@ describe('a mistake is the client’s to refuse, at the call', () => {
     )
   })
 
-  test('a getter that throws, which onInvalid: report keeps from the application', async () => {
-    const onFailed = vi.fn()
-    const { request, delivered } = setUp({ onInvalid: 'report', onFailed })
-    request.run({ userId: 'u' }, () => {
-      const message = {
-        event: 'e',
-        get properties(): Record<string, string> {
-          throw new Error('getter')
-        },
+  test.each(['userId', 'context', 'properties'])(
+    'a getter of %s that throws, which onInvalid: report tells as the client does',
+    async (field) => {
+      const onFailed = vi.fn()
+      const { request, delivered } = setUp({ onInvalid: 'report', onFailed })
+      const message = { event: 'e' }
+      const get = () => {
+        throw new Error('getter')
       }
-      request.track(message)
-    })
-    expect(await delivered()).toEqual([])
-    expect(onFailed).toHaveBeenCalledOnce()
+      request.run({ userId: 'u' }, () => {
+        request.track(Object.defineProperty(message, field, { get }))
+      })
+      expect(await delivered()).toEqual([])
+      expect(onFailed).toHaveBeenCalledOnce()
+      const [{ error }] = onFailed.mock.lastCall as [{ error: ValidationError }]
+      expect(error.field).toBe('message')
+      expect(error.message).toBe('track() could not read its message: getter')
+    },
+  )
+
+  test.each([undefined, null, 5])('a run whose function is %s', (act) => {
+    const { request } = setUp()
+    const error = thrownBy(() => {
+      request.run({}, untyped(act))
+    }) as ValidationError
+    expect(error).toBeInstanceOf(ValidationError)
+    expect(error.message).toBe(`run() takes a function after the fields, got ${act}.`)
   })
 })
 

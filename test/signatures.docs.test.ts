@@ -56,10 +56,14 @@ const isThere = ([command = '', ...args]: readonly string[]) =>
   spawnSync(command, args, { stdio: 'ignore' }).status === 0
 
 /** The exit code of a program, which reads a body and gets arguments. */
-async function run([command = '', ...args]: readonly string[], body: Buffer) {
+async function run(
+  [command = '', ...args]: readonly string[],
+  body: Buffer,
+  secret: string | null = SECRET,
+) {
   const child = spawn(command, args, {
     cwd: folder,
-    env: { ...process.env, WEBHOOK_SECRET: SECRET, GOCACHE: join(folder, 'go') },
+    env: { ...process.env, WEBHOOK_SECRET: secret ?? undefined, GOCACHE: join(folder, 'go') },
     stdio: ['pipe', 'ignore', 'pipe'],
   })
   let errors = ''
@@ -106,6 +110,9 @@ describe('the program in', () => {
         const { code, errors } = await run([...runner.run, signature], body)
         expect({ signature, code, errors }).toEqual({ signature, code: expected, errors: '' })
       }
+      // A variable that is empty, or not set, is no secret that a stranger could sign with.
+      expect(await run([...runner.run, sign(BODY, '')], BODY, '')).toEqual({ code: 1, errors: '' })
+      expect(await run([...runner.run, sign(BODY, '')], BODY, null)).toMatchObject({ code: 1 })
     },
   )
 })

@@ -110,13 +110,22 @@ describe('createTestAnalytics', () => {
     expect(() => createTestAnalytics({ flushInterval: 1 })).toThrow('Did you mean flushAfter?')
   })
 
-  test.each(['rest', 'toString', 99, 1.5, NaN, undefined, {}, { status: 'reset' }])(
+  test('captures once what was sent again, since the answer ended inside of its list', async () => {
+    const { analytics, messages, requests, fail } = createTestAnalytics()
+    fail({ status: 200, body: '{ "rejected": [{ "index": 0' })
+    for (const event of ['a', 'b']) analytics.track({ ...track, event })
+    expect(await analytics.flush()).toEqual({ delivered: 2, failed: 0 })
+    expect(requests[0]?.messages).toHaveLength(2)
+    expect(messages.all.map(({ event }) => event)).toEqual(['a', 'b'])
+  })
+
+  test.each(['rest', 'toString', 0, 99, 600, 1.5, NaN, undefined, {}, { status: 'reset' }])(
     'refuses %o, which is no fault',
     (fault) => {
       const { fail } = createTestAnalytics()
       expect(() => {
         fail(503, fault as never)
-      }).toThrow(/^fail\(\) takes statuses from 200, 'reset', 'timeout', or answers .* got /)
+      }).toThrow(/^fail\(\) takes statuses from 200 to 599, 'reset', 'timeout', or answers .* got /)
     },
   )
 

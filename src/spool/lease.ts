@@ -1,6 +1,6 @@
 import type { Log } from '../log.js'
-import { crypto, getBuiltin, nowMs } from '../runtime.js'
-import { fs, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
+import { crypto, encoder, getBuiltin, nowMs } from '../runtime.js'
+import { folderOf, fs, hasCode, isDenied, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
 
 /** How often a holder beats, and how often it looks at the others. */
 export const BEAT_MS = 5_000
@@ -21,6 +21,9 @@ const RESERVE_BYTES = 4 * FOLDER_BYTES
 
 /** The owner file of a folder that anybody may take. It is shorter than any other owner file. */
 const FREE = 'free'
+
+/** As POSIX has it. */
+const READ_AND_WRITE = 6
 
 /** The ending of a folder that no client holds, and that has files that the spool did not make. */
 export const FOREIGN = '.foreign'
@@ -59,23 +62,15 @@ export function isKnownDead(
   startOf: (pid: number) => string | undefined,
 ): boolean {
   if (text === FREE) return true
-  const owner = parseOwner(text)
-  if (!owner || owner.machine === '' || owner.machine !== machine) return false
-  const start = startOf(owner.pid)
-  if (start === undefined) return true
-  return start !== '' && owner.start !== '' && start !== owner.start
-}
-
-function parseOwner(text: string): Owner | undefined {
   try {
-    const { machine, pid, start } = JSON.parse(text) as Owner
-    if (typeof machine === 'string' && Number.isInteger(pid) && pid > 0) {
-      return { machine, pid, start }
-    }
+    const owner = JSON.parse(text) as Owner
+    if (machine === '' || owner.machine !== machine || !(owner.pid > 0)) return false
+    const start = startOf(owner.pid)
+    if (start === undefined) return true
+    return start !== '' && owner.start !== '' && start !== owner.start
   } catch {
-    // The file is not written yet, or damaged.
+    return false // The file is not written yet, or damaged.
   }
-  return undefined
 }
 
 /** What a folder's owner file says, and when it was last touched. */
@@ -93,7 +88,7 @@ interface Beat {
  * A holder is dead if the kernel says so, see {@link isKnownDead}. It is also taken for dead if its beat, the
  * modification time of its owner file, has not changed for 30 s. That covers a thread that was terminated, another
  * container, another host and a reboot. The watcher only compares beats with each other, so no clock has to be
- * right.
+ * right. Other users have no right to the owner file, so each beat sets the time of the folder, too.
  *
  * A holder that merely stood still for 30 s must not go on as if nothing had happened. It relies on its last beat
  * for 10 s, and then has to {@link Lease.renew | renew} before it writes or sends anything. A watcher may take the
@@ -123,7 +118,7 @@ export class Lease {
     // The name starts with the time, so that the oldest folder sorts first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
     // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
-    this.#owner = new TextEncoder().encode(JSON.stringify(this.#self))
+    this.#owner = encoder.encode(JSON.stringify(this.#self))
     this.#fd = this.#createInAnyRoom()
   }
 
@@ -243,6 +238,11 @@ export class Lease {
       const beatMs = nowMs()
       const beatAt = new Date()
       fs.futimesSync(this.#fd, beatAt, beatAt)
+      try {
+        fs.utimesSync(this.folder, beatAt, beatAt)
+      } catch {
+        // The folder was taken over in this very moment, or belongs to another user now.
+      }
       state = this.#look()
       // The time from before the beat: the process may have been stopped since.
       this.#renewedMs = beatMs
@@ -264,7 +264,9 @@ export class Lease {
 
   /** Whether a watcher has left its trace, or the one that is at work now. */
   #isTaken(): boolean {
-    return exists(takenFile(this.folder)) || fs.fstatSync(this.#fd).size === FREE.length
+    return (
+      statOf(takenFile(this.folder)) !== undefined || fs.fstatSync(this.#fd).size === FREE.length
+    )
   }
 
   /** Writes the owner file that is in the folder now, which makes it a beat, or a new one. False if the folder is gone. */
@@ -286,8 +288,12 @@ export class Lease {
     return true
   }
 
-  /** Takes over the folders of dead holders. Call it once for each beat: it counts. */
-  claim(): Claim[] {
+  /**
+   * Takes over the folders of dead holders. Call it once for each beat: it counts.
+   *
+   * @param onDenied - told of a dead holder's folder that stays in its place, since this user may not write something in it
+   */
+  claim(onDenied?: (folder: string, error: unknown) => void): Claim[] {
     const before = this.#watched
     const names = this.#folders()
     this.#watched = new Map()
@@ -298,6 +304,7 @@ export class Lease {
         return this.#claimIfDead(name, folder, before.get(folder))
       } catch (error) {
         this.#log('spool: %s was not taken over: %s', name, error) // usually another process was faster
+        if (isDenied(error)) onDenied?.(folder, error)
         return []
       }
     })
@@ -312,6 +319,8 @@ export class Lease {
       this.#watched.set(folder, { beatMs, looks })
       return []
     }
+    checkRights(folder)
+    if (owner) fs.accessSync(ownerFile(folder), READ_AND_WRITE)
     if (!markTaken(folder, owner)) return []
     const own = `${this.folder}/${name}`
     fs.renameSync(folder, own)
@@ -355,6 +364,19 @@ function markTaken(folder: string, owner: Beat | undefined): boolean {
 }
 
 /**
+ * Checks that messages can be taken over. A folder that was moved without the right to all of its messages would be moved a level
+ * deeper by each process.
+ */
+function checkRights(folder: string): void {
+  fs.accessSync(folder, READ_AND_WRITE)
+  for (const entry of fs.readdirSync(folder, { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) checkRights(path)
+    else if (entry.isFile() && entry.name.endsWith('.log')) fs.accessSync(path, READ_AND_WRITE)
+  }
+}
+
+/**
  * Makes a folder and those above it, one by one. Asked for all of them at once, Node tries for ever where a folder that
  * exists takes none (`/proc`), and reports ENOENT for a read-only disk.
  */
@@ -365,7 +387,7 @@ function makeFolder(path: string): void {
   try {
     fs.mkdirSync(path, PRIVATE_FOLDER)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error // another process was faster
+    if (!hasCode(error, 'EEXIST')) throw error // another process was faster
   }
 }
 
@@ -391,10 +413,7 @@ export function removeFolder(folder: string, log: Log): boolean {
   }
 }
 
-function isDiskFull(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException
-  return code === 'ENOSPC' || code === 'EDQUOT'
-}
+const isDiskFull = (error: unknown) => hasCode(error, 'ENOSPC', 'EDQUOT')
 
 function removeReserve(folder: string): void {
   try {
@@ -414,15 +433,14 @@ const reserveFile = (folder: string) => `${folder}/reserve`
 const ownerFile = (folder: string) => `${folder}/owner`
 const takenFile = (folder: string) => `${folder}/taken`
 
-const exists = (path: string) => statOf(path) !== undefined
-
-/** Reads an owner file; undefined if there is none. Opening it makes a network file system ask its server. */
+/** Reads an owner file; undefined if there is none, and only its folder's time if this user may not. Opening it makes a network file system ask its server. */
 function readBeat(path: string): Beat | undefined {
   let fd: number
   try {
     fd = fs.openSync(path, 'r')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    if (hasCode(error, 'ENOENT')) return undefined
+    if (isDenied(error)) return { beatMs: fs.statSync(folderOf(path)).mtimeMs, text: '' }
     throw error
   }
   try {
@@ -451,7 +469,7 @@ function startOf(pid: number): string | undefined {
   try {
     process.kill(pid, 0)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return undefined
+    if (hasCode(error, 'ESRCH')) return undefined
   }
   try {
     // The name may hold anything. After it come the state and, 19 fields later, the start. Source: proc(5).

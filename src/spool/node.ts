@@ -17,7 +17,15 @@ export function statOf(path: string): import('node:fs').Stats | undefined {
   try {
     return fs.statSync(path, { throwIfNoEntry: false })
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOTDIR') return undefined
+    if (hasCode(error, 'ENOTDIR')) return undefined
     throw error
   }
 }
+
+export const folderOf = (path: string) => path.slice(0, path.lastIndexOf('/'))
+
+export const hasCode = (error: unknown, ...codes: string[]) =>
+  codes.includes((error as NodeJS.ErrnoException).code ?? '')
+
+/** Whether this user lacks a right. Somebody can give it: nothing is damaged. */
+export const isDenied = (error: unknown) => hasCode(error, 'EACCES', 'EPERM')

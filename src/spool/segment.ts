@@ -65,6 +65,8 @@ export interface Straggler {
  */
 export class Segment {
   path: string
+  /** Whether nothing is appended any more. */
+  isSealed = false
   /** The place of record 0 in the sequence of calls, unless the segment holds stragglers. */
   firstSequence = 0
   /** The index of each record in a segment of stragglers: their sequence has gaps. */
@@ -74,7 +76,6 @@ export class Segment {
   #ino = 0
   /** Its size when it was loaded: it may have been cut before. */
   #loadedBytes = Infinity
-  #isSealed = false
   #hasStuck = false
   #settled: Place = { ...NO_RECORDS }
   #read: Place = { ...NO_RECORDS }
@@ -112,6 +113,7 @@ export class Segment {
     }
     segment.skip()
     segment.#indexes = new Map(stragglers.map(({ sequence }, index) => [sequence, index]))
+    segment.firstSequence = stragglers[0]?.sequence ?? 0
     return segment
   }
 
@@ -130,7 +132,7 @@ export class Segment {
     const settled = placeAt(head, 0)
     const end = placeAt(head, PLACE_BYTES)
     this.#settled = settled ?? this.#settled
-    this.#isSealed = end !== undefined
+    this.isSealed = end !== undefined
     if (end) this.#end = end
     const { index, offset } = this.#settled
     const { ino, size } = fs.fstatSync(this.#open())
@@ -170,16 +172,12 @@ export class Segment {
       this.#settled.offset = from + shift
       this.#end.offset += from + shift - offset
     }
-    if (this.#isSealed) return new Uint8Array(0)
+    if (this.isSealed) return new Uint8Array(0)
     const last = records.at(-1)
     this.#end = last ? { index: last.index + 1, offset: last.to + shift } : { ...NO_RECORDS }
     const torn = new Uint8Array(bytes.subarray(last?.to ?? HEAD_BYTES))
     if (torn.length > 0) fs.ftruncateSync(this.#open(), this.#end.offset)
     return torn
-  }
-
-  get isSealed(): boolean {
-    return this.#isSealed
   }
 
   /** Whether a message is in this segment, and has no outcome yet. */
@@ -237,7 +235,7 @@ export class Segment {
   append(json: Uint8Array): void {
     const length = makeRecord(json, this.#end.index)
     const written = fs.writeSync(this.#open(), scratch, 0, length, this.#end.offset)
-    if (written < length) throw new Error('ENOSPC: the disk took only a part of a record')
+    if (written < length) throw new Error('ENOSPC: the disk took only a part')
     this.#end.index++
     this.#end.offset += length
   }
@@ -316,29 +314,14 @@ export class Segment {
   /** Notes that a record has its outcome; `bytes` is the size of its JSON. */
   settle(sequence: number, bytes: number): void {
     const settled = this.#settled
-    const index = this.#indexOf(sequence)
     const size = bytes + RECORD_OVERHEAD
-    if (index !== settled.index) {
-      this.#ahead.set(index, size)
-      this.#aheadBytes += size
-      return
-    }
-    settled.index++
-    settled.offset += size
-    for (let next = this.#takeAhead(); next > 0; next = this.#takeAhead()) {
-      settled.index++
+    this.#ahead.set(this.#indexOf(sequence), size)
+    this.#aheadBytes += size
+    for (let next = this.#ahead.get(settled.index); next; next = this.#ahead.get(settled.index)) {
+      this.#ahead.delete(settled.index++)
+      this.#aheadBytes -= next
       settled.offset += next
     }
-  }
-
-  /** Takes the size of the first record without an outcome from those that are ahead; 0 if it is not there. */
-  #takeAhead(): number {
-    if (this.#ahead.size === 0) return 0
-    const { index } = this.#settled
-    const size = this.#ahead.get(index) ?? 0
-    this.#ahead.delete(index)
-    this.#aheadBytes -= size
-    return size
   }
 
   /** Whether messages up to this sequence were read, and are without an outcome. */
@@ -371,8 +354,8 @@ export class Segment {
 
   /** Ends the segment: nothing is appended any more. */
   seal(): void {
-    if (this.#isSealed) return
-    this.#isSealed = true
+    if (this.isSealed) return
+    this.isSealed = true
     try {
       this.#savePlace(PLACE_BYTES, this.#end)
     } finally {
@@ -410,7 +393,12 @@ export class Segment {
 
   remove(): void {
     this.close()
-    fs.rmSync(this.path, { force: true })
+    try {
+      fs.rmSync(this.path, { force: true })
+    } catch (error) {
+      this.saveSettled() // else the next start would send its messages again
+      throw error
+    }
   }
 
   #open(): number {

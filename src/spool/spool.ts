@@ -4,7 +4,7 @@ import { SpoolError } from '../errors.js'
 import type { Log } from '../log.js'
 import { clearTimeout, detached, getBuiltin, later, startTimer, type Timer } from '../runtime.js'
 import { BEAT_MS, FOREIGN, isForeign, Lease, removeFolder, type Claim } from './lease.js'
-import { crc32, fs, PRIVATE_FILE } from './node.js'
+import { crc32, folderOf, fs, hasCode, isDenied, PRIVATE_FILE } from './node.js'
 import { MAX_RECORD_BYTES, RECORD_OVERHEAD } from './record.js'
 import { Segment, type Straggler, type Stretch } from './segment.js'
 
@@ -72,6 +72,8 @@ export class Spool {
   #isAdopting = true
   #isFailing = false
   #isReported = false
+  /** Folders whose messages stay in their place for now: each is reported once. */
+  readonly #blocked = new Set<string>()
   /** Whether files are gone, and that is reported in a moment. Until then, nothing is sent. */
   #isReporting = false
   /** What another process has taken over, until that is reported. */
@@ -156,6 +158,7 @@ export class Spool {
   /** Finds out whether the folder and its files are still there. */
   recheck(): void {
     this.#renew()
+    for (const segment of this.#segments.filter(isDone)) this.#saveSettled(segment)
     try {
       const states = new Map(this.#segments.map((segment) => [segment, segment.lookForFile()]))
       const damaged = this.#segments.filter((segment) => states.get(segment) !== 'there')
@@ -163,8 +166,7 @@ export class Spool {
       const removed = damaged.filter((segment) => states.get(segment) === 'removed')
       for (const segment of damaged) if (!removed.includes(segment)) this.#leaveUnread(segment)
       const paths = damaged.map(({ path }) => path).join(' and ')
-      const what = `${paths} ${damaged.length > 1 ? 'were' : 'was'} removed or cut`
-      this.#loseRemoved(removed, what, 'spool_corrupt')
+      this.#loseRemoved(removed, `Somebody removed or cut ${paths}`, 'spool_corrupt')
     } catch (error) {
       this.#fail(error)
     }
@@ -219,26 +221,26 @@ export class Spool {
     this.#unread = this.#unreadBytes = 0
   }
 
-  /** Puts messages on disk that are in memory, and come before the unread ones. Gives false if that fails. */
-  keep(entries: readonly [Entry, ...Entry[]]): boolean {
+  /** Puts those of these messages on disk that are only in memory, each before all that came later. Gives false if that fails. */
+  keep(entries: readonly Entry[]): boolean {
     this.#keepLease()
-    const bytes = entries.reduce((sum, entry) => sum + entryBytes(entry) + RECORD_OVERHEAD, 0)
-    if (this.#isFailing || !this.#lease || !this.hasRoom(bytes)) return false
-    try {
-      const next = this.#segments.find(({ unread }) => unread > 0)
-      const last = this.#segments.at(-1)
-      if (last && !next) this.#seal(last)
-      const path = next ? pathBefore(next, entries[0].sequence) : this.#nextPath(this.#lease.folder)
-      this.#insert(
-        entries.map(toStraggler),
-        path,
-        next ? this.#segments.indexOf(next) : this.#segments.length,
-      )
-    } catch (error) {
-      this.#fail(error)
-      return false
+    let left = entries.filter((entry) => !this.has(entry)).sort((a, b) => a.sequence - b.sequence)
+    for (let [first] = left; first; [first] = left) {
+      const next = this.#segments.find(isAfter(first))
+      const before = next ? left.filter((entry) => isAfter(entry)(next)) : left
+      const bytes = before.reduce((sum, entry) => sum + entryBytes(entry) + RECORD_OVERHEAD, 0)
+      if (this.#isFailing || !this.#lease || !this.hasRoom(bytes)) return false
+      try {
+        if (!next) this.#sealLast()
+        const path = next ? pathBefore(next, first.sequence) : this.#nextPath(this.#lease.folder)
+        this.#insert(before.map(toStraggler), path, next)
+      } catch (error) {
+        this.#fail(error)
+        return false
+      }
+      this.#pendingBytes += bytes
+      left = left.slice(before.length)
     }
-    this.#pendingBytes += bytes
     return true
   }
 
@@ -305,7 +307,7 @@ export class Spool {
     this.#leaveNoneAhead()
     try {
       for (const segment of [...this.#segments]) this.#seal(segment)
-      if (this.#segments.length > 0) this.#lease?.free()
+      if (this.#segments.length + this.#claims.length > 0) this.#lease?.free()
       else this.#lease?.end()
     } catch (error) {
       this.#around.log('spool: not closed well: %s', error) // others take it over as after a crash
@@ -330,7 +332,7 @@ export class Spool {
     const follows = last?.firstSequence === sequence - (last?.length ?? 0)
     const fits = (last?.size ?? 0) + bytes + RECORD_OVERHEAD <= this.#segmentBytes
     if (last && !last.isSealed && follows && fits) return last
-    if (last) this.#seal(last)
+    this.#sealLast()
     const segment = Segment.create(this.#nextPath(folder))
     segment.firstSequence = sequence
     this.#segments.push(segment)
@@ -369,23 +371,28 @@ export class Spool {
     try {
       return segment.read().map(toSpooled)
     } catch (cause) {
-      if (isShortage(cause)) return []
+      const kept = isPassing(cause) ? undefined : this.#setAside(segment.path)
+      if (kept === undefined) {
+        this.#reportBlocked(folderOf(segment.path), cause)
+        return []
+      }
       const lost = segment.lose()
       const sequence = segment.firstSequence + lost.index
-      const kept = this.#setAside(segment.path)
       return [{ ...lost, sequence, error: unreadable(segment.path, lost.count, kept, cause) }]
     }
   }
 
-  /** Keeps a file that can't be read: it would be removed, since all its messages have an outcome now. */
+  /**
+   * Keeps a file that can't be read: it would be removed, since all its messages have an outcome now. Gives nothing if the file
+   * stays: its messages are not lost, since the next start may be able to read it.
+   */
   #setAside(path: string): string | undefined {
     const kept = `${this.#home}/${path.split('/').slice(-2).join('-')}.corrupt`
     try {
       fs.renameSync(path, kept)
       return kept
     } catch (error) {
-      this.#around.log('spool: not kept: %s', error)
-      return undefined
+      return hasCode(error, 'ENOENT', 'ENOTDIR') ? '' : undefined // empty: it was removed
     }
   }
 
@@ -402,11 +409,13 @@ export class Spool {
     }
   }
 
+  /** Writes down the outcomes, or removes a file without pending messages. If it stays, each beat tries again. */
   #saveSettled(segment: Segment): void {
     try {
-      if (!this.#removeDone(segment)) segment.saveSettled()
+      if (isDone(segment)) this.#remove(segment)
+      else segment.saveSettled()
     } catch (error) {
-      this.#around.log('spool: the outcomes could not be saved: %s', error) // after a crash, messages are sent twice
+      this.#around.log('spool: outcomes not saved: %s', error) // after a crash, messages are sent twice
     }
   }
 
@@ -444,47 +453,51 @@ export class Spool {
     const stragglers = from.readStragglers(this.#lastSettled)
     const [first] = stragglers
     if (!first) return
-    this.#insert(stragglers, pathBefore(from, first.sequence), this.#segments.indexOf(from))
+    this.#insert(stragglers, pathBefore(from, first.sequence), from)
     for (const { sequence, json } of stragglers) from.settle(sequence, json.length)
     this.#saveSettled(from)
   }
 
-  /** Makes a file of messages that are in memory too, at a place among the others. */
-  #insert(messages: readonly Straggler[], path: string, at: number): void {
+  /** Makes a file of messages that are in memory too, before another one or as the last. */
+  #insert(messages: readonly Straggler[], path: string, next: Segment | undefined): void {
     const segment = Segment.ofStragglers(path, messages)
     if (this.#around.fsync === 'batch') syncNow(path)
+    const at = next ? this.#segments.indexOf(next) : this.#segments.length
     this.#segments.splice(at, 0, segment)
     if (at <= this.#reading) this.#reading++
+  }
+
+  #sealLast(): void {
+    const last = this.#segments.at(-1)
+    if (last) this.#seal(last)
   }
 
   #seal(segment: Segment): void {
     try {
       segment.seal()
-      this.#removeDone(segment)
+      if (segment.pending === 0) this.#saveSettled(segment)
     } catch (error) {
       this.#around.log('spool: not sealed: %s', error) // the next start finds the end by reading
     }
   }
 
-  #removeDone(segment: Segment): boolean {
-    if (!segment.isSealed || segment.pending > 0) return false
+  #remove(segment: Segment): void {
+    segment.remove()
     const at = this.#segments.indexOf(segment)
     this.#segments.splice(at, 1)
     if (at < this.#reading) this.#reading--
     this.#unsynced.delete(segment.path)
-    segment.remove()
-    return true
   }
 
   #adopt(lease: Lease): void {
-    this.#claims.push(...lease.claim())
+    this.#claims.push(...lease.claim(this.#reportBlocked))
     const adopted: Segment[] = []
     for (let claim = this.#claims[0]; claim; claim = this.#claims[0]) {
       try {
         this.#absorb(claim, lease, adopted)
       } catch (cause) {
         if (!this.#stillHolds(lease)) return // this process stood still: another one has it all
-        if (isShortage(cause)) break // the rest is still there at the next beat
+        if (isPassing(cause)) break // the rest is still there at the next beat
         this.#around.onFault(unreadable(claim.folder, 0, claim.folder, cause))
       }
       this.#claims.shift()
@@ -496,7 +509,7 @@ export class Spool {
     try {
       return new Lease(this.#home, this.#around.log)
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      if (!hasCode(error, 'ENOENT')) throw error
       return new Lease(this.#home, this.#around.log) // this process stood still, and the folder was taken before it was complete
     }
   }
@@ -517,8 +530,7 @@ export class Spool {
     this.#around.log('spool: adopted %d messages', count)
     let sequence = this.#around.onAdopted(count, bytes)
     for (const segment of adopted) {
-      const last = this.#segments.at(-1)
-      if (last) this.#seal(last)
+      this.#sealLast()
       segment.firstSequence = sequence - (segment.length - segment.unread)
       sequence += segment.unread
       this.#segments.push(segment)
@@ -572,26 +584,31 @@ export class Spool {
       if (segment.unread > 0) return segment
       segment.remove()
     } catch (cause) {
-      if (isShortage(cause) || !this.#stillHolds(lease)) throw cause
+      if (isPassing(cause) || !this.#stillHolds(lease)) throw cause
       this.#around.onFault(unreadable(from, 0, from, cause))
     }
     return undefined
   }
 
+  /** Says once that the messages in a folder stay there for now. */
+  readonly #reportBlocked = (folder: string, cause: unknown): void => {
+    if (isShortage(cause) || this.#blocked.has(folder)) return
+    this.#blocked.add(folder)
+    const message = `Messages in ${folder} of user ${uidOf(folder)} wait: ${messageOf(cause)}. Run as that user, or use chown -R and chmod -R u+rwX.`
+    this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
+  }
+
   /** Takes no messages until the next beat. */
   #fail(cause: unknown): void {
-    const last = this.#segments.at(-1)
-    if (last) this.#seal(last)
+    this.#sealLast()
     this.#isFailing = true
     this.#around.log('spool failed: %s', cause)
     if (this.#isReported) return
     this.#isReported = true
     const { directory } = this.#around
     const left = this.#lease ? '' : ' Messages that earlier processes left there wait, too.'
-    const advice = isShortage(cause)
-      ? 'Raise the limit of open files (ulimit -n), or close those that are not needed.'
-      : 'Check that the directory can be written, and that its disk has room.'
-    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again.${left} ${advice}`
+    const advice = isShortage(cause) ? ' Raise the limit of open files (ulimit -n).' : ''
+    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes.${left}${advice}`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 
@@ -614,14 +631,14 @@ export class Spool {
     what: string,
     code: 'spool_failed' | 'spool_corrupt',
   ): void {
-    const message = `${what}. Messages that are in memory are written to the disk again; those that were only there are lost.`
+    const message = `${what}. Messages that are not in memory are lost, unless the files come back.`
     this.#around.onFault(new SpoolError(code, message))
     this.#forget(removed, new SpoolError('spool_corrupt', message), false)
   }
 
   /** Another process has taken over. */
   #giveUp(): void {
-    const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
+    const message = `This process stood still. Another one took over its messages in ${this.#home}, and sends them.`
     this.#forget(this.#segments, new SpoolError('spool_taken', message), true)
     this.#startAgain()
   }
@@ -671,15 +688,33 @@ const toStraggler = ({ sequence, slab, start, end }: Entry): Straggler => ({
   json: slab.subarray(start, end),
 })
 
+/** Whether a segment holds messages that came after this one. */
+const isAfter =
+  ({ sequence }: Entry) =>
+  ({ firstSequence, length }: Segment) =>
+    firstSequence + length > sequence
+
 /** Sorts right before a segment, so that the next start keeps the order. */
 const pathBefore = ({ path }: Segment, sequence: number) =>
   `${path.slice(0, -'.log'.length)}-${toName(sequence)}.log`
 
-/** Whether this process has too many files open. That passes, unlike damage. */
-function isShortage(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException
-  return code === 'EMFILE' || code === 'ENFILE'
+/** Who owns a folder; unknown if what is above it is denied, too. */
+function uidOf(folder: string): number | undefined {
+  try {
+    return fs.statSync(folder).uid
+  } catch {
+    return undefined
+  }
 }
+
+/** Whether a file is not needed any more. */
+const isDone = ({ isSealed, pending }: Segment) => isSealed && pending === 0
+
+/** Whether this process has too many files open. */
+const isShortage = (error: unknown) => hasCode(error, 'EMFILE', 'ENFILE')
+
+/** Whether this can pass, unlike damage. */
+const isPassing = (error: unknown) => isShortage(error) || isDenied(error)
 
 function unreadable(
   path: string,
@@ -694,23 +729,23 @@ function unreadable(
 }
 
 function tornEnd(bytes: number, kept: string): SpoolError {
-  const message = `The last ${bytes} bytes of a file of the spool are no complete message: see ${kept}. A process that is killed in a call can lose the message of that call. More is lost only if the machine lost its power, or if the file was damaged.`
+  const message = `The last ${bytes} bytes of a file of the spool are no complete message: see ${kept}.`
   return new SpoolError('spool_corrupt', message)
 }
 
 function cutFile(path: string): SpoolError {
-  const message = `${path} lost its end: messages without an outcome are lost, if it had any. Nobody knows how many.`
+  const message = `${path} lost its end, and an unknown number of messages with it.`
   return new SpoolError('spool_corrupt', message)
 }
 
 function lostPlace(path: string): SpoolError {
-  const message = `The first bytes of ${path} are damaged. All messages in it are sent: those that were delivered before arrive twice, with the same message ids.`
+  const message = `The first bytes of ${path} are damaged: messages in it that were delivered arrive twice.`
   return new SpoolError('spool_corrupt', message)
 }
 
 /** Writes a file and its place in its folder through to the disk. */
 function syncNow(path: string): void {
-  for (const each of [path, path.slice(0, path.lastIndexOf('/'))]) {
+  for (const each of [path, folderOf(path)]) {
     const fd = fs.openSync(each, 'r')
     try {
       fs.fsyncSync(fd)
@@ -726,8 +761,7 @@ async function syncFile(path: string): Promise<void> {
     const file = await fs.promises.open(path, path.endsWith('.log') ? 'r+' : 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
     // EPERM, EISDIR: Windows can't sync a folder.
-    if (code !== 'ENOENT' && code !== 'EPERM' && code !== 'EISDIR') throw error
+    if (!hasCode(error, 'ENOENT', 'EPERM', 'EISDIR')) throw error
   }
 }

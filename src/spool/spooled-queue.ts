@@ -172,7 +172,7 @@ export class SpooledQueue {
    */
   leave(taken: readonly Entry[]): { kept: number; lost: Entry[]; callbacks: Callback[] } {
     this.#spool.recheck()
-    this.#keepMissing(taken)
+    this.#spool.keep(taken)
     const lost: Entry[] = []
     const callbacks: Callback[] = []
     for (const entry of taken) {
@@ -247,9 +247,7 @@ export class SpooledQueue {
 
   /** Writes the messages to disk that were taken while it took none. False if that failed. */
   #spoolTaken(): boolean {
-    const [first, ...others] = this.#taken.values()
-    if (!first) return true
-    if (!this.#spool.keep([first, ...others])) return false
+    if (!this.#spool.keep([...this.#taken.values()])) return false
     this.#taken.clear()
     return true
   }
@@ -269,7 +267,7 @@ export class SpooledQueue {
   /** Gives the messages that are another process's now. The others wait here again, in their order. */
   #divide(entries: readonly Entry[], isTaken: (entry: Entry) => boolean): Entry[] {
     const ours = entries.filter((entry) => !isTaken(entry))
-    this.#keepMissing(ours)
+    this.#spool.keep(ours)
     for (const entry of ours) {
       const { slab, start, end, sequence, callback } = entry
       const queue = this.#spool.has(entry) ? this.#memory : this.#unspooled
@@ -277,12 +275,6 @@ export class SpooledQueue {
     }
     this.closeBatch()
     return entries.filter(isTaken)
-  }
-
-  /** Writes those to disk that are in memory only. */
-  #keepMissing(entries: readonly Entry[]): void {
-    const [first, ...others] = entries.filter((entry) => !this.#spool.has(entry))
-    if (first) this.#spool.keep([first, ...others])
   }
 
   #lose({ sequence, count, bytes, error }: Spooled): void {

@@ -49,50 +49,56 @@ const codes = (failed: { error: { code: string } }[]) => [
 const LEFT_OUT = 'no right to mount a file system: the full disk is left out'
 
 describe('a full disk', () => {
-  test('lets messages wait in memory up to maxQueueBytes, and keeps their order', async ({
-    skip,
-  }) => {
-    const directory = smallDisk('size=12m')
-    if (!directory) return skip(LEFT_OUT)
-    const { net, gate } = heldFetch()
-    const { failed, hooks } = listen()
-    const analytics = createClient(net, { spool: { directory }, ...hooks })
-    let made = 0
-    while (analytics.stats().dropped === 0) trackLarge(analytics, 1, made++)
-    const { pending, pendingBytes } = analytics.stats()
-    // Up to 64 MiB in memory, up to 8 of which are on disk too; the others on disk only.
-    expect(pendingBytes).toBeGreaterThan(64 * MIB)
-    expect(pendingBytes).toBeLessThan(76 * MIB)
-    gate.release()
-    expect(await analytics.flush()).toEqual({ delivered: pending, failed: 0 })
-    expect(events(...net.arrivals)).toEqual(names(0, made - 1))
-    expect(codes(failed).sort()).toEqual(['queue_full', 'spool_failed'])
-  })
+  test(
+    'lets messages wait in memory up to maxQueueBytes, and keeps their order',
+    { tags: 'long' },
+    async ({ skip }) => {
+      const directory = smallDisk('size=12m')
+      if (!directory) return skip(LEFT_OUT)
+      const { net, gate } = heldFetch()
+      const { failed, hooks } = listen()
+      const analytics = createClient(net, { spool: { directory }, ...hooks })
+      let made = 0
+      while (analytics.stats().dropped === 0) trackLarge(analytics, 1, made++)
+      const { pending, pendingBytes } = analytics.stats()
+      // Up to 64 MiB in memory, up to 8 of which are on disk too; the others on disk only.
+      expect(pendingBytes).toBeGreaterThan(64 * MIB)
+      expect(pendingBytes).toBeLessThan(76 * MIB)
+      gate.release()
+      expect(await analytics.flush()).toEqual({ delivered: pending, failed: 0 })
+      expect(events(...net.arrivals)).toEqual(names(0, made - 1))
+      expect(codes(failed).sort()).toEqual(['queue_full', 'spool_failed'])
+    },
+  )
 
-  test('takes the messages from memory, and new ones, once it has room', async ({ skip }) => {
-    const directory = smallDisk('size=24m')
-    if (!directory) return skip(LEFT_OUT)
-    const ballast = join(directory, 'ballast')
-    writeFileSync(ballast, Buffer.alloc(23 * MIB))
-    useFakeClock()
-    const { net, gate } = heldFetch()
-    const analytics = createClient(net, { spool: { directory } })
-    trackLarge(analytics, 400)
-    await turns()
-    expect(onDisk(directory).length).toBeLessThan(40)
-    rmSync(ballast)
-    await pass(5_000)
-    while (onDisk(directory).length < 400) await turns()
-    trackLarge(analytics, 100, 400)
-    expect(onDisk(directory)).toEqual(names(0, 500))
-    const next = scriptedFetch()
-    createClient(next, { spool: { directory: crash(directory) } })
-    await pass(1_000)
-    expect(events(...next.arrivals)).toEqual(names(0, 500))
-    gate.release()
-    await pass(1_000)
-    expect(events(...net.arrivals)).toEqual(names(0, 500))
-  })
+  test(
+    'takes the messages from memory, and new ones, once it has room',
+    { tags: 'long' },
+    async ({ skip }) => {
+      const directory = smallDisk('size=24m')
+      if (!directory) return skip(LEFT_OUT)
+      const ballast = join(directory, 'ballast')
+      writeFileSync(ballast, Buffer.alloc(23 * MIB))
+      useFakeClock()
+      const { net, gate } = heldFetch()
+      const analytics = createClient(net, { spool: { directory } })
+      trackLarge(analytics, 400)
+      await turns()
+      expect(onDisk(directory).length).toBeLessThan(40)
+      rmSync(ballast)
+      await pass(5_000)
+      while (onDisk(directory).length < 400) await turns()
+      trackLarge(analytics, 100, 400)
+      expect(onDisk(directory)).toEqual(names(0, 500))
+      const next = scriptedFetch()
+      createClient(next, { spool: { directory: crash(directory) } })
+      await pass(1_000)
+      expect(events(...next.arrivals)).toEqual(names(0, 500))
+      gate.release()
+      await pass(1_000)
+      expect(events(...net.arrivals)).toEqual(names(0, 500))
+    },
+  )
 
   test('keeps no later process from sending what is on it, nor the one after that', async ({
     skip,
@@ -180,18 +186,24 @@ function useUpDescriptors(concerns: (path: string) => boolean) {
   return spy
 }
 
+/** A client that waits for an answer, with 200 messages on disk of which most are in memory no more. */
+async function backlogOnDisk() {
+  useFakeClock()
+  const directory = temporary()
+  const { net, gate } = heldFetch()
+  const { failed, hooks } = listen()
+  const spool = { directory, maxBytes: 16 * MIB }
+  const analytics = createClient(net, { spool, maxQueueBytes: 100_000, ...hooks })
+  trackLarge(analytics, 200)
+  await turns()
+  return { directory, net, gate, failed, analytics }
+}
+
 describe('too many open files', () => {
   const isLog = (path: string) => path.endsWith('.log')
 
   test('cost no message that has to be read back', async () => {
-    useFakeClock()
-    const directory = temporary()
-    const { net, gate } = heldFetch()
-    const { failed, hooks } = listen()
-    const spool = { directory, maxBytes: 16 * MIB }
-    const analytics = createClient(net, { spool, maxQueueBytes: 100_000, ...hooks })
-    trackLarge(analytics, 200)
-    await turns()
+    const { net, gate, failed, analytics } = await backlogOnDisk()
     const descriptors = useUpDescriptors(isLog)
     gate.release()
     await pass(20_000)
@@ -222,5 +234,81 @@ describe('too many open files', () => {
     expect(failed).toEqual([])
     await analytics.close()
     expect(files(image)).toEqual([])
+  })
+
+  test('leave to the next client, at once, what could not be taken over before close()', async () => {
+    useFakeClock()
+    let directory = temporary()
+    trackLarge(createClient(heldFetch().net, { spool: { directory } }), 40)
+    await turns()
+    directory = crash(directory)
+    const descriptors = useUpDescriptors(isLog)
+    await Promise.all([
+      createClient(scriptedFetch(), { spool: { directory } }).close(),
+      pass(1_000),
+    ])
+    descriptors.mockRestore()
+    const net = scriptedFetch()
+    createClient(net, { spool: { directory } })
+    await pass(1_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 40))
+  })
+})
+
+/** Makes one operation of `fs` fail for a path. */
+function deny(operation: 'openSync' | 'renameSync' | 'rmSync', ending: string, code: string) {
+  const real = fs[operation] as (...given: unknown[]) => unknown
+  const spy = vi.spyOn(fs, operation).mockImplementation((...given: unknown[]) => {
+    if (!String(given[0]).endsWith(ending)) return real(...given) as never
+    throw Object.assign(new Error(`${code}: by the test`), { code })
+  })
+  onTestFinished(() => {
+    spy.mockRestore()
+  })
+  return spy
+}
+
+describe('what was told of a message is true:', () => {
+  test.each([
+    ['may not be read', ['EACCES']],
+    ['can neither be read nor be set aside', ['EIO', 'EROFS']],
+  ])('a file that %s is not lost, but waits', async (_, [opened = '', renamed]) => {
+    const { directory, net, gate, failed, analytics } = await backlogOnDisk()
+    const [, second = ''] = files(directory, '.log')
+    const spies = [deny('openSync', second, opened)]
+    if (renamed) spies.push(deny('renameSync', second, renamed))
+    gate.release()
+    await pass(20_000)
+    expect(failed).toMatchObject([{ messages: [], error: { code: 'spool_failed' } }])
+    expect(failed[0]?.error.message).toContain(`${opened}: by the test`)
+    for (const spy of spies) spy.mockRestore()
+    await pass(20_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 200))
+    expect(failed).toHaveLength(1)
+    await Promise.all([analytics.close(), pass(1_000)])
+    expect(files(directory)).toEqual([])
+  })
+
+  test('a file that cannot be removed is not sent again, and removed later', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const net = scriptedFetch()
+    const analytics = createClient(net, { spool: { directory, maxBytes: 16 * MIB } })
+    const spy = deny('rmSync', '.log', 'EACCES')
+    trackLarge(analytics, 200)
+    await pass(20_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 200))
+    const before = files(directory, '.log').length
+    expect(before).toBeGreaterThan(2)
+    const next = scriptedFetch()
+    createClient(next, { spool: { directory: crash(directory) } })
+    await pass(1_000)
+    expect(next.arrivals).toEqual([])
+    spy.mockRestore()
+    await pass(5_000)
+    expect(files(directory, '.log').length).toBeLessThan(2)
+    await Promise.all([analytics.close(), pass(1_000)])
+    expect(files(directory)).toEqual([])
+    expect(events(...net.arrivals)).toEqual(names(0, 200))
   })
 })

@@ -152,6 +152,8 @@ async function live(
   let directory = temporary()
   /** Events in the order in which they were accepted. */
   const accepted: string[] = []
+  /** Events that were answered 503 alone: they may be at fault, so later ones may overtake them. */
+  const suspects = new Set<string>()
   const reported = new Set<string>()
   /** Messages that can't be read any more are reported without a name. */
   let unnamed = 0
@@ -167,9 +169,11 @@ async function live(
     net.otherwise(reply)
     const fetch: Fetch = async (url, init) => {
       if (clients.at(-1) !== analytics) return new Promise<never>(() => undefined)
-      const response = await net.fetch(url, init)
       const { batch } = JSON.parse(Buffer.from(init.body).toString()) as Body
-      if (response.status === 200) accepted.push(...batch.map(({ event }) => event))
+      const events = batch.map(({ event }) => event)
+      const response = await net.fetch(url, init)
+      if (response.status === 200) accepted.push(...events)
+      else if (events.length === 1) suspects.add(events.join())
       return response
     }
     const onFailed = ({ messages, error }: FailedReport) => {
@@ -247,12 +251,11 @@ async function live(
     (event) => !first.includes(event) && !reported.has(event) && !gone.has(event),
   )
   expect(missing.length, missing.join()).toBeLessThanOrEqual(unnamed)
-  const numbers = first.map((event) => Number(event.slice(1)))
+  const inOrder = first.filter((event) => !suspects.has(event))
+  const numbers = inOrder.map((event) => Number(event.slice(1)))
   expect(numbers).toEqual([...numbers].sort((a, b) => a - b))
-  if (!wasFaulty) {
-    expect(missing).toEqual([])
-    expect(accepted).toEqual(first)
-  }
+  if (!wasFaulty) expect(missing).toEqual([])
+  if (!wasFaulty && suspects.size === 0) expect(accepted).toEqual(first) // what overtook one may come again after a crash
   vi.useRealTimers()
 }
 

@@ -1,6 +1,6 @@
 // Processes that record messages and die of it. They run the sources as plain JavaScript: they start in a
 // quarter of the time, and a test starts dozens.
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -122,7 +122,7 @@ const { name, directory, endpoint } = isMainThread ? JSON.parse(process.argv[2])
 const analytics = new Analytics('wk_4f9a-secret', {
   endpoint: endpoint + '/' + name, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
   // An error of the spool itself: nothing here makes the disk fail.
-  onFailed: ({ messages, error }) => messages.length === 0 && console.error(name, error.message),
+  onFailed: ({ messages, error }) => messages.length === 0 && console.error(name, error.code, error.message),
 })
 const threads = new Map()
 let made = 0
@@ -165,10 +165,20 @@ if (isMainThread) createInterface({ input: process.stdin }).on('line', obey)
 else parentPort.on('message', obey)
 `
 
-/** Starts a process that does what it is told. */
-export function startPeer(folder: string, name: string, directory: string, endpoint: string) {
+/** Whether processes of the folder can run as another user. */
+export const canRunAs = (folder: string, uid: number) =>
+  spawnSync(process.execPath, ['--check', join(folder, 'peer.js')], { uid }).status === 0
+
+/** Starts a process that does what it is told, as another user if `uid` is given. */
+export function startPeer(
+  folder: string,
+  name: string,
+  directory: string,
+  endpoint: string,
+  uid?: number,
+) {
   const order = JSON.stringify({ name, directory, endpoint })
-  const child = spawn(process.execPath, [join(folder, 'peer.js'), order], { stdio: 'pipe' })
+  const child = spawn(process.execPath, [join(folder, 'peer.js'), order], { stdio: 'pipe', uid })
   const returned = new Map<string, number>()
   const outcomes: { message: string; code: string }[] = []
   const told = new Set<string>()

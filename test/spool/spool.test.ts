@@ -382,6 +382,7 @@ describe('an outage', () => {
 
   test.each(['drop-newest', 'drop-oldest'] as const)(
     'never takes more disk: %s',
+    { tags: 'long' },
     async (overflow) => {
       const directory = temporary()
       const spool = { directory, maxBytes: MAX_BYTES }
@@ -881,6 +882,18 @@ describe('a disk that fails', () => {
     expect(analytics.stats()).toMatchObject({ delivered: 40, pending: 0 })
   })
 
+  test('because its folder vanished, as a call finds out, has earlier messages before those of that call', async () => {
+    useFakeClock()
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 20)
+    await turns()
+    for (const name of readdirSync(directory)) rmSync(join(directory, name), { recursive: true })
+    vi.setSystemTime(Date.now() - 1) // the clock was set back, so the last beat counts for nothing
+    trackMany(analytics, 20, 20)
+    await turns()
+    expect((await restart(crash(directory))).events).toEqual(names(0, 40))
+  })
+
   const removals: [string, (directory: string) => void][] = [
     [
       'all of it',
@@ -943,9 +956,13 @@ describe('a disk that fails', () => {
       await turns()
       remove(directory)
       await pass(waitMs)
-      const closed = analytics.close({ timeout: 0 })
+      // A program may end as soon as it is closed.
+      const closed = analytics.close({ timeout: 0 }).then(({ delivered }) => ({
+        ...{ delivered, toldByThen: failed.flatMap(({ messages }) => messages).length },
+        calledByThen: told.size,
+      }))
       await pass(1_000)
-      const { delivered } = await closed
+      const { delivered, toldByThen, calledByThen } = await closed
       const { dropped, pending } = analytics.stats()
       const next = await restart(directory)
       const withCode = (code: string) =>
@@ -959,6 +976,7 @@ describe('a disk that fails', () => {
       expect(dropped + pending).toBe(120)
       if (maxQueueBytes === undefined) expect(dropped).toBe(0)
       expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
+      expect({ toldByThen, calledByThen }).toEqual({ toldByThen: dropped, calledByThen: 120 })
       expect(failed[0]?.error.message).toMatch(/removed|ENOENT|can't be read/)
       expect(next.failed).toEqual([])
     },

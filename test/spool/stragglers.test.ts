@@ -1,4 +1,4 @@
-import fs, { readFileSync, writeFileSync } from 'node:fs'
+import fs, { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { entryBytes, entryJson, type Entry } from '../../src/entry.js'
@@ -124,6 +124,35 @@ describe('messages that wait while later ones are delivered', () => {
     expect(diskBytes(directory)).toBeLessThan(300_000)
     subject.queue.settle(first ? [first] : [])
     expect(subject.faults).toEqual([])
+  })
+
+  test('come back to their places if some of their files are removed', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.boolean(), { minLength: 1, maxLength: 12 }),
+        fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 1, maxLength: 7 }),
+        (isRemoved, isSettled) => {
+          const directory = temporary()
+          const { queue, push, take, faults } = startQueue(directory)
+          // Six files.
+          for (let number = 0; number < 1_200; number++) push(toJson(number))
+          const taken = take()
+          const waits = (_: Entry, at: number) => (isSettled[at % isSettled.length] ?? 0) > 2
+          const waiting = taken.filter(waits)
+          queue.settle(taken.filter((entry) => !waiting.includes(entry)))
+          files(directory, '.log')
+            .sort()
+            .forEach((path, at) => {
+              if (isRemoved[at % isRemoved.length]) rmSync(path)
+            })
+          const { kept, lost } = queue.leave(waiting)
+          expect({ kept, lost }).toEqual({ kept: waiting.length, lost: [] })
+          expect(recovered(directory)).toEqual(waiting.map(numberOf))
+          expect(faults.every(({ message }) => message.includes('removed'))).toBe(true)
+        },
+      ),
+      { numRuns: 25 },
+    )
   })
 
   test('are written through to the disk before they leave their file, with fsync', () => {

@@ -1,9 +1,9 @@
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { chmodSync, chownSync, readdirSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { startCollector, type Arrival, type Collector, type Reply } from '../collector.js'
 import { files, temporary } from './directory.js'
-import { compileWith, startPeer } from './processes.js'
+import { canRunAs, compileWith, startPeer } from './processes.js'
 
 // Processes and threads that share a directory, are stopped and die. They beat every 400 ms instead of every 5 s, so
 // that a takeover needs less than 3 s. With much less, a request that a busy disk holds up for a second is sent by two
@@ -17,8 +17,8 @@ const until = async (holds: () => boolean) => {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
 }
 
-function start(name: string, directory: string, { url }: Collector) {
-  const peer = startPeer(folder, name, directory, url)
+function start(name: string, directory: string, { url }: Collector, uid?: number) {
+  const peer = startPeer(folder, name, directory, url, uid)
   onTestFinished(() => peer.kill())
   return peer
 }
@@ -97,6 +97,84 @@ describe('a client whose process lives', () => {
     expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('stopped', 0, 250))
     expect(files(directory)).toEqual([])
   })
+})
+
+describe('with several users,', () => {
+  const NOBODY = 65_534
+  const LEFT_OUT = 'no right to run processes as another user'
+
+  /** A directory that everybody may write, and a collector that takes nothing of the client `dead`. */
+  async function shared() {
+    const collector = await startCollector()
+    collector.otherwise(({ path }) => (path === '/dead' ? 503 : 200))
+    const directory = temporary()
+    chmodSync(directory, 0o777)
+    return { collector, directory }
+  }
+
+  /** Waits for more beats than a takeover needs: each one sets the time of the folder. */
+  async function beats(client: string) {
+    const seen = new Set<number>()
+    await until(() => seen.add(statSync(client).mtimeMs).size > 10)
+  }
+
+  test('a living client of another one is left alone, and a dead one is reported once, and sent when it may be', async ({
+    skip,
+  }) => {
+    if (!canRunAs(folder, NOBODY)) return skip(LEFT_OUT)
+    const { collector, directory } = await shared()
+    const ours = start('ours', directory, collector, NOBODY)
+    await until(() => files(directory, 'owner').length === 1)
+    const [own = ''] = files(directory, 'owner').map(dirname)
+    const theirs = start('dead', directory, collector)
+    theirs.order('record', 30)
+    await until(() => theirs.returned.get('dead') === 30)
+    const left =
+      files(directory, 'owner')
+        .map(dirname)
+        .find((client) => client !== own) ?? ''
+    await beats(left)
+    expect(ours.stderr).toBe('')
+    await theirs.kill()
+    await until(() => ours.stderr !== '')
+    await beats(own)
+    expect(ours.stderr.split('\n')).toEqual([
+      expect.stringMatching(
+        new RegExp(`^ours spool_failed Messages in ${left} of user 0 wait: EACCES.*chown -R`),
+      ),
+      '',
+    ])
+    for (const path of [left, ...files(left)]) chownSync(path, NOBODY, NOBODY)
+    await until(() => collector.accepted.length >= 30)
+    expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('dead', 0, 30))
+  })
+
+  test.for(['.log', 'owner'])(
+    'a file (%s) that may not be written stays in its place until it may be, and is not damaged',
+    async (ending, { skip }) => {
+      if (!canRunAs(folder, NOBODY)) return skip(LEFT_OUT)
+      const { collector, directory } = await shared()
+      const dead = start('dead', directory, collector, NOBODY)
+      dead.order('record', 30)
+      await until(() => dead.returned.get('dead') === 30)
+      await dead.kill()
+      const [path = ''] = files(directory, ending)
+      chmodSync(path, 0o400)
+      const next = start('next', directory, collector, NOBODY)
+      await until(() => next.stderr !== '')
+      expect(next.stderr).toContain(
+        `next spool_failed Messages in ${dirname(path)} of user ${NOBODY} wait: EACCES`,
+      )
+      expect(files(directory, ending)).toContain(path)
+      chmodSync(path, 0o600)
+      await until(() => collector.accepted.length >= 30)
+      next.order('close')
+      await next.ended
+      expect(next.stderr.split('\n')).toHaveLength(2)
+      expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('dead', 0, 30))
+      expect(files(directory)).toEqual([])
+    },
+  )
 })
 
 /** Numbers from a seed. Source: Mulberry32, in the public domain. */

@@ -1,4 +1,4 @@
-import { request, type Agent, type ClientRequest, type OutgoingHttpHeaders } from 'node:http'
+import { Agent, request, type ClientRequest, type OutgoingHttpHeaders } from 'node:http'
 
 /** What came back: the body as text, and as JSON where it is JSON. */
 export interface Reply {
@@ -54,6 +54,9 @@ export function abort(url: string, headers: OutgoingHttpHeaders, part: string): 
   })
 }
 
+/** A server that may not keep the connection ends it after its answer: a write that is faster than that answer would fail. */
+const KEEP = new Agent({ keepAlive: true })
+
 /** Sends a body for as long as there is no answer; resolves with the status of the answer. */
 export function postEndless(
   url: string,
@@ -61,7 +64,7 @@ export function postEndless(
   send = (sent: ClientRequest) => sent.write(Buffer.alloc(100_000, 'x')),
 ): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
-    const sent = request(url, { method: 'POST', agent: false, headers })
+    const sent = request(url, { method: 'POST', agent: KEEP, headers })
     sent.on('error', reject).on('response', ({ statusCode }) => {
       sent.off('error', reject).on('error', () => undefined)
       sent.destroy()
