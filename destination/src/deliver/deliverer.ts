@@ -6,7 +6,12 @@ import { MAX_RETRY_AFTER_MS } from '../post/retry-after.js'
 import type { Endpoint, Settings } from '../settings/settings.js'
 import type { DispatchPort } from '../store/store.js'
 import type { DestinationQueue, Room } from './destination-queue.js'
-import { destinationQueues, unusedEndpoints, type FormerEndpoint } from './destination-queues.js'
+import {
+  destinationQueues,
+  unusedEndpoints,
+  type FormerEndpoint,
+  type QueueParts,
+} from './destination-queues.js'
 import { Dispatcher, type DispatcherParts, type DispatchEvents } from './dispatcher.js'
 import type { EndpointQueue } from './endpoint-queue.js'
 import { Settler, type SettleEvents } from './settler.js'
@@ -27,6 +32,8 @@ export interface DelivererParts {
   isDelivering: boolean
   /** A monotonic clock, in ms. */
   now: () => number
+  /** As in {@link QueueParts}. */
+  wall?: QueueParts['wall']
   /** As in {@link DispatcherParts}. */
   maxUnderWay?: DispatcherParts['maxUnderWay']
 }
@@ -87,7 +94,7 @@ export class Deliverer {
    * @throws TypeError if the networks or the certificates are invalid. Nothing changes then.
    */
   async prepare(settings: DeliverSettings): Promise<() => Promise<void>> {
-    const { isDelivering, maxUnderWay, now } = this.parts
+    const { isDelivering, maxUnderWay, now, wall } = this.parts
     const before = { queues: this.#queues, network: this.#network }
     const isSameNetwork = isDeepStrictEqual(
       networkOf(settings),
@@ -105,6 +112,7 @@ export class Deliverer {
         formerOf: (destination, url) => this.#formerOf(destination, url),
         roomOf: (tenant) => this.#roomOf(tenant),
         now,
+        wall,
       }),
     )
     const unused = await inSlices(unusedEndpoints(before.queues, queues))

@@ -80,6 +80,10 @@ export class DestinationQueue {
   readonly #ahead = new Ahead()
   /** How many deliveries of the claim that is under way have no room, and are going to wait in {@link #ahead}. */
   #claimedAhead = 0
+  /** What large bodies under way count for beyond the number of their requests. */
+  #large = 0
+  /** For how many requests the largest of the latest claimed messages counts at an endpoint; `undefined` before the first claim. */
+  weight: number | undefined
   /** New messages in the store, as far as this process has put and claimed them. */
   #freshInStore = 0
   /** Which of {@link PROBES} is next. */
@@ -96,14 +100,16 @@ export class DestinationQueue {
   /**
    * @param now - A monotonic clock, in ms.
    * @param tenant - The room that it shares with the other destinations of its tenant.
+   * @param wall - See {@link createSigning}.
    */
   constructor(
     readonly destination: Destination,
     readonly endpoints: readonly EndpointQueue[],
     readonly now: () => number,
     readonly tenant?: Room,
+    wall?: () => number,
   ) {
-    this.signing = createSigning(destination)
+    this.signing = createSigning(destination, wall)
     this.urls = endpoints.map(({ endpoint }) => endpoint.url)
   }
 
@@ -266,13 +272,15 @@ export class DestinationQueue {
     }
   }
 
-  /** The attempts for a delivery from a lane start. */
-  start(lane: Lane): void {
+  /** The attempts for a delivery from a lane start. @param room - The requests that it counts for. */
+  start(lane: Lane, room: number): void {
+    this.#large += room - this.width
     this.#count(lane, 'underWay', 1)
   }
 
-  /** The attempts for a delivery from a lane have ended. */
-  end(lane: Lane): void {
+  /** The attempts for a delivery from a lane have ended. @param room - As at its {@link start}. */
+  end(lane: Lane, room: number): void {
+    this.#large -= room - this.width
     this.#count(lane, 'underWay', -1)
   }
 
@@ -291,6 +299,11 @@ export class DestinationQueue {
   /** The requests of these deliveries. */
   get requests(): number {
     return this.underWay * this.width
+  }
+
+  /** What they count for: a large body counts for several requests. */
+  get load(): number {
+    return this.requests + this.#large
   }
 
   /** Whether every endpoint is down or paused, so that only probes are sent. */

@@ -19,6 +19,8 @@ export interface QueueParts {
   roomOf?: (tenant: string) => Room
   /** A monotonic clock, in ms. */
   now: () => number
+  /** The time of day that endpoints are told; by default the one of this machine. */
+  wall?: (() => number) | undefined
 }
 
 /**
@@ -35,7 +37,7 @@ export function* destinationQueues(
   destinations: readonly Destination[],
   before: readonly DestinationQueue[],
   isSameNetwork: boolean,
-  { connect, formerOf, roomOf, now }: QueueParts,
+  { connect, formerOf, roomOf, now, wall }: QueueParts,
 ): Generator<DestinationQueue> {
   const toEndpointQueue = (
     name: string,
@@ -64,7 +66,7 @@ export function* destinationQueues(
     )
     const { tenant } = destination
     const room = tenant === undefined ? undefined : roomOf?.(tenant)
-    yield new DestinationQueue(destination, endpoints, now, room)
+    yield new DestinationQueue(destination, endpoints, now, room, wall)
   }
 }
 

@@ -63,6 +63,15 @@ export interface DispatcherParts {
 /** The most requests under way at once where files are not scarce. */
 export const MAX_UNDER_WAY = 4_096
 
+/** In characters: the bodies of the requests under way have no more than about this together. In memory, each takes a few bytes. */
+const MAX_BODIES = 32 * 1_048_576
+
+/** Before the first claim of a destination, nobody knows how large its messages are: each counts for this share of the room. */
+const UNKNOWN_SHARE = 1 / 64
+
+/** The most messages of one round of claims. They may be larger than those before. */
+const MAX_ROUND = 512
+
 /** Claims that had to wait for room begin once this share of {@link DispatcherParts.maxUnderWay} is free. */
 const FREE_SHARE = 1 / 16
 
@@ -75,7 +84,7 @@ const FREE_SHARE = 1 / 16
 export class Dispatcher {
   #queues = new Map<string, DestinationQueue>()
   #underWay = 0
-  /** The requests of the deliveries under way: one for each endpoint. */
+  /** The requests of the deliveries under way: one for each endpoint, and more for a large body ({@link #roomOf}). */
   #requests = 0
   /** When the deliveries under way were sent, the oldest first. */
   readonly #sentAt = new Map<DeliveryId, number>()
@@ -205,16 +214,15 @@ export class Dispatcher {
   /** A message that was placed is not stored: the store failed, or it has the message already. */
   notPlaced({ state, queue, isAhead = false }: Placement): void {
     if (state !== 'leased' || !queue) return
-    if (!isAhead) this.#releaseRoom(queue, 'fresh')
+    if (!isAhead) this.#releaseRoom(queue, 'fresh', queue.width)
     else {
       this.#coming -= queue.width
       queue.expectAhead(-1)
     }
   }
 
-  #releaseRoom(queue: DestinationQueue | undefined, lane: Lane): void {
-    if (!queue) return
-    this.#coming -= queue.width
+  #releaseRoom(queue: DestinationQueue, lane: Lane, room: number): void {
+    this.#coming -= room
     queue.releaseRoom(lane)
   }
 
@@ -311,17 +319,23 @@ export class Dispatcher {
   #takeClaims(): QueueClaim[] | undefined {
     let left = this.#free
     if (left < this.#max * FREE_SHARE) return undefined
+    let messages = MAX_ROUND
+    const unknownWeight = Math.max(1, Math.floor(this.#max * UNKNOWN_SHARE))
     const share = this.#findShare()
     const claims: QueueClaim[] = []
     for (const queue of this.#toClaim) {
-      if (left < 1) break
-      const room = Math.min(left, Math.max(share - queue.requests, left - this.#max / 2))
-      const most = Math.max(Math.floor(room / queue.width), queue.underWay === 0 ? 1 : 0)
+      if (left < 1 || messages < 1) break
+      const room = Math.min(left, Math.max(share - queue.load, left - this.#max / 2))
+      const each = queue.width * (queue.weight ?? unknownWeight)
+      // Whoever has less than its share gets something, however large it may be.
+      const isShort = queue.underWay === 0 || queue.load + queue.width <= share
+      const most = Math.max(Math.min(messages, Math.floor(room / each)), isShort ? 1 : 0)
       if (most < 1) continue
       this.#toClaim.delete(queue)
       for (const claim of queue.claims(most)) {
         claims.push({ queue, claim })
-        left -= claim.limit * queue.width
+        left -= claim.limit * each
+        messages -= claim.limit
       }
       this.#noteTenant(queue)
     }
@@ -340,11 +354,21 @@ export class Dispatcher {
   }
 
   #hasRoom(queue: DestinationQueue): boolean {
-    return this.#free > this.#max / 2 || (this.#free > 0 && queue.requests < this.#share)
+    return this.#free > this.#max / 2 || (this.#free > 0 && queue.load < this.#share)
   }
 
   get #max(): number {
     return this.parts.maxUnderWay ?? MAX_UNDER_WAY
+  }
+
+  /** For how many requests a message counts at each endpoint: large bodies must not take all of the memory. */
+  #weightOf({ body }: Delivery): number {
+    return Math.max(1, Math.ceil((body.length * this.#max) / MAX_BODIES))
+  }
+
+  /** The room that a message takes. */
+  #roomOf(queue: DestinationQueue, delivery: Delivery): number {
+    return queue.width * this.#weightOf(delivery)
   }
 
   /** How many more requests may be under way. */
@@ -413,6 +437,8 @@ export class Dispatcher {
     const ahead: { queue: DestinationQueue; claimed: Delivery[] }[] = []
     for (const { queue, claim } of claims) {
       const claimed = byLane.get(laneOf(claim)) ?? []
+      const largest = claimed.reduce((most, one) => Math.max(most, this.#weightOf(one)), 0)
+      if (largest > 0) queue.weight = Math.max(largest, Math.floor((queue.weight ?? 0) / 2))
       const { hasMore, withoutRoom } = queue.claimed(claim, claimed.length)
       if (hasMore) this.#note(queue)
       this.#noteTenant(queue)
@@ -431,7 +457,7 @@ export class Dispatcher {
       return
     }
     queue.hold(delivery)
-    this.#coming += queue.width
+    this.#coming += this.#roomOf(queue, delivery)
     this.#behind.add(queue)
     this.#sendAhead(queue)
   }
@@ -439,7 +465,7 @@ export class Dispatcher {
   /** Sends the messages that wait in memory, as far as there is room. */
   #sendAhead(queue: DestinationQueue): void {
     for (let next = queue.next(); next; next = queue.next()) {
-      this.#coming -= queue.width
+      this.#coming -= this.#roomOf(queue, next)
       this.#send(next)
     }
   }
@@ -448,7 +474,7 @@ export class Dispatcher {
   #giveUp(queue: DestinationQueue, isAll?: boolean): void {
     const lane = queue.isDown ? 'backlog' : 'fresh'
     for (const delivery of queue.giveUp(isAll)) {
-      this.#coming -= queue.width
+      this.#coming -= this.#roomOf(queue, delivery)
       this.#giveBack(delivery, lane)
     }
   }
@@ -468,7 +494,7 @@ export class Dispatcher {
       return
     }
     queue.holdRoom(lane)
-    this.#coming += queue.width
+    this.#coming += this.#roomOf(queue, delivery)
     const others = this.#held.get(queue)
     if (others) others.push(delivery)
     else this.#held.set(queue, [delivery])
@@ -482,7 +508,7 @@ export class Dispatcher {
       const next = deliveries.shift()
       if (deliveries.length > 0) this.#held.set(queue, deliveries)
       if (!next) continue
-      this.#releaseRoom(queue, next.lane)
+      this.#releaseRoom(queue, next.lane, this.#roomOf(queue, next))
       this.#start(next)
     }
     this.#tellIfIdle()
@@ -516,8 +542,9 @@ export class Dispatcher {
     const startedAt = now()
     this.#underWay++
     this.#sentAt.set(id, startedAt)
-    this.#requests += queue.width
-    queue.start(delivery.lane)
+    const room = this.#roomOf(queue, delivery)
+    this.#requests += room
+    queue.start(delivery.lane, room)
     this.#busy.add(queue)
     const ended = (outcomes: EndpointOutcome[]) => {
       this.#sentAt.delete(id)
@@ -529,9 +556,9 @@ export class Dispatcher {
       settler.add(settlement)
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
       if ('delayMs' in next) queue.noteDue(next.state, next.delayMs)
-      queue.end(delivery.lane)
+      queue.end(delivery.lane, room)
       if (queue.underWay === 0) this.#busy.delete(queue)
-      this.#end(queue)
+      this.#end(queue, room)
     }
     // An endpoint that has answered has room for the next message, although a slower one still has this one.
     const answered = () => {
@@ -542,9 +569,9 @@ export class Dispatcher {
     send(delivery, () => current().signing, queue.endpoints, { ended, answered, isRecalled })
   }
 
-  #end(queue: DestinationQueue): void {
+  #end(queue: DestinationQueue, room: number): void {
     this.#underWay--
-    this.#requests -= queue.width
+    this.#requests -= room
     this.#sendAhead(queue)
     if (queue.hasWaiting) this.#note(queue)
     this.#noteTenant(queue)

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
-import { Dispatcher } from '../../src/deliver/dispatcher.js'
+import { Dispatcher, MAX_UNDER_WAY } from '../../src/deliver/dispatcher.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
 import { Pace } from '../../src/deliver/pace.js'
 import { Settler } from '../../src/deliver/settler.js'
@@ -32,10 +32,22 @@ const UNAUTHORIZED: Outcome = {
 }
 
 /** A dispatcher with several destinations, of each of which `waiting` messages wait. Endpoints answer when told to. */
-function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1, secrets = {}) {
+function setUp(
+  names: string[],
+  waiting: number,
+  maxUnderWay: number,
+  width = 1,
+  secrets = {},
+  bodyOf: (id: DeliveryId, name: string) => string = () => '{}',
+) {
   const left = new Map(names.map((name) => [name, waiting]))
   const done: Settlement[] = []
-  const held: { name: string; headers: HeaderList; end: (outcome?: Outcome) => void }[] = []
+  const held: {
+    name: string
+    bytes: number
+    headers: HeaderList
+    end: (outcome?: Outcome) => void
+  }[] = []
   const gone: DeliveryId[] = []
   let id = 0
   const claimOne = ({ destination: name, lane, limit }: Claim): Delivery[] => {
@@ -43,13 +55,13 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
     left.set(name, (left.get(name) ?? 0) - count)
     return Array.from({ length: count }, () => ({
       id: ++id,
+      body: bodyOf(id, name),
       attempt: 1,
       attemptsBefore: 0,
       messageId: String(id),
       source: 'web',
       destination: name,
       type: 'track',
-      body: '{}',
       sinceFirstMs: 0,
       lane,
       refusedBy: [],
@@ -80,9 +92,10 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
       concurrency: 128,
     }))
     const poster = {
-      post: (_body: string, headers: HeaderList, end: (outcome: Outcome) => void) => {
+      post: (body: string, headers: HeaderList, end: (outcome: Outcome) => void) => {
         held.push({
           name,
+          bytes: body.length,
           headers,
           end: (outcome = DELIVERED) => {
             end(outcome)
@@ -97,7 +110,8 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
     return new DestinationQueue(destination(webhooks, { name, ...secrets }), endpoints, now)
   })
   dispatcher.use(queues)
-  return { dispatcher, queues, held, done, gone }
+  const add = (name: string, count: number) => left.set(name, (left.get(name) ?? 0) + count)
+  return { add, dispatcher, queues, held, done, gone }
 }
 
 const countOf = (held: readonly { name: string }[], name: string) =>
@@ -112,6 +126,73 @@ describe('deliveries of all destinations together', () => {
     expect(names.map((name) => countOf(held, name))).toEqual([4, 2, 2, 0])
     expect(dispatcher.underWay).toBe(8)
     expect(dispatcher.place('a').state).toBe('fresh')
+    dispatcher.stop()
+  })
+
+  test.each([30_000, 400_000])(
+    'have no more than about 32 MB of bodies, no destination has all of them, and all are sent: bodies of %i bytes',
+    async (most) => {
+      const many = Array.from({ length: 40 }, (_, n) => `d${n}`)
+      const bodies = ['x'.repeat(300), 'x'.repeat(most)] as const
+      let isLarge = false
+      const bodyOf = (id: DeliveryId) => (isLarge && id % 5 > 0 ? bodies[1] : bodies[0])
+      const { add, dispatcher, held, done, queues } = setUp(many, 100, MAX_UNDER_WAY, 1, {}, bodyOf)
+      const sum = () => held.reduce((bytes, one) => bytes + one.bytes, 0)
+      /** Ends them all, and gives the most bytes that were under way at once. */
+      const endAll = async (count: number) => {
+        let [largest, ended] = [0, 0]
+        const until = now() + 60_000
+        while (ended < count && now() < until) {
+          largest = Math.max(largest, sum())
+          for (const { end } of held.splice(0, 20)) {
+            end()
+            ended++
+          }
+          await new Promise((resolve) => setTimeout(resolve, held.length === 0 ? 5 : 0))
+        }
+        expect(ended).toBe(count)
+        return largest
+      }
+      // Small ones first, so that nobody expects large ones. Then large ones are due everywhere at once.
+      await endAll(4_000)
+      isLarge = true
+      for (const queue of queues) {
+        add(queue.destination.name, 100)
+        queue.noteDue('backlog', 0)
+      }
+      await expect.poll(sum).toBeGreaterThan(16 * 1_048_576)
+      expect(new Set(held.map(({ name }) => name)).size).toBeGreaterThan(1)
+      // A round of claims may be larger than expected.
+      expect(await endAll(4_000)).toBeLessThan(32 * 1_048_576 + 512 * most)
+      await dispatcher.close()
+      expect(done).toHaveLength(8_000)
+    },
+  )
+
+  test('of a destination whose bodies are large hold up no other one, which new messages keep busy', async () => {
+    const small = Array.from({ length: 150 }, (_, n) => `s${n}`)
+    const bodyOf = (_: DeliveryId, name: string) => (name === 'big' ? 'x'.repeat(400_000) : '{}')
+    const { add, dispatcher, held, queues } = setUp(
+      ['big', ...small, 'victim'],
+      0,
+      MAX_UNDER_WAY,
+      1,
+      {},
+      bodyOf,
+    )
+    const due = (name: string, count: number) => {
+      add(name, count)
+      queues.find(({ destination }) => destination.name === name)?.noteDue('backlog', 0)
+    }
+    for (const name of small) due(name, 10)
+    await expect.poll(() => held.length).toBe(1_500)
+    due('big', 100)
+    // As many as half of the room takes.
+    await expect.poll(() => countOf(held, 'big')).toBeGreaterThan(5)
+    // A new message that is being stored: the destination is never idle.
+    expect(dispatcher.place('victim').state).toBe('leased')
+    due('victim', 100)
+    await expect.poll(() => countOf(held, 'victim')).toBeGreaterThan(5)
     dispatcher.stop()
   })
 
