@@ -13,8 +13,9 @@ const DELIVERED: Judgement = { code: 'delivered', verdict: 'delivered', error: u
  * Judges the status of an answer.
  *
  * @param location - The `Location` header of a redirect.
+ * @param from - The URL of the endpoint, for a redirect.
  */
-export function judgeStatus(status: number, location?: string): Judgement {
+export function judgeStatus(status: number, location?: string, from?: URL): Judgement {
   const answered = `The endpoint answered ${status}`
   if (status >= 200 && status < 300) return DELIVERED
   if (status === 304)
@@ -23,7 +24,7 @@ export function judgeStatus(status: number, location?: string): Judgement {
       `${answered} (Not Modified), which is no answer to a POST. ${ANSWER_2XX}`,
     )
   if (status >= 300 && status < 400)
-    return refused('redirect', `${answered}${describeRedirect(location)}`)
+    return refused('redirect', `${answered}${describeRedirect(location, from)}`)
   if (status === 408)
     return retry('request_timeout', `${answered}: it did not receive the whole request in time.`)
   if (status === 429) return retry('throttled', `${answered}: it asks for fewer requests.`)
@@ -35,13 +36,18 @@ export function judgeStatus(status: number, location?: string): Judgement {
 const ANSWER_2XX = 'An endpoint that has accepted a message must answer with a 2xx status.'
 
 /** Only the host is named, because paths and queries may contain secrets. */
-function describeRedirect(location: string | undefined): string {
+function describeRedirect(location: string | undefined, from: URL | undefined): string {
   const end = '. Redirects are not followed: set the URL of the endpoint to its final address.'
-  if (location === undefined) return end
-  const base = 'relative://'
-  if (!URL.canParse(location, base)) return end
-  const { host } = new URL(location, base)
-  return ` and redirects to ${host === '' ? 'another path' : host}${end}`
+  if (location === undefined || from === undefined || !URL.canParse(location, from.href)) return end
+  return ` and redirects to ${describeTarget(new URL(location, from), from)}${end}`
+}
+
+function describeTarget(to: URL, own: URL): string {
+  if (to.host !== own.host) return to.host
+  if (to.protocol !== own.protocol) return `the same host with ${to.protocol}//`
+  if (to.pathname === `${own.pathname}/`) return 'the same path with a slash at its end'
+  if (`${to.pathname}/` === own.pathname) return 'the same path without the slash at its end'
+  return 'another path of the same host'
 }
 
 /** Judges a request that had no answer at the deadline. */
@@ -57,7 +63,7 @@ export const NOTHING_SENT = 'nothing was sent'
 
 /**
  * Judges a request that failed without an answer. Only failures that retries can't change are refused for good: a
- * certificate that is not accepted, and an address that is not allowed. All others may be temporary and are retried.
+ * certificate that will not be accepted, and an address that is not allowed. All others may be temporary and are retried.
  */
 export function judgeError(error: unknown, host: string): Judgement {
   if (error instanceof NoAddressError)
@@ -65,11 +71,15 @@ export function judgeError(error: unknown, host: string): Judgement {
   const code = codeOf(error)
   const detail = error instanceof Error ? error.message : String(error)
   const certificate = describeCertificateError(code, host, detail)
-  if (certificate !== undefined) return refused('tls_error', certificate)
+  if (certificate !== undefined) {
+    // Only this problem passes by itself: a machine that has just started may not know the time.
+    const judge = code === 'CERT_NOT_YET_VALID' ? retry : refused
+    return judge('tls_error', certificate)
+  }
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_'))
     return retry('tls_error', describeHandshake(host, detail))
   if (error instanceof errors.HTTPParserError)
-    return retry('connection_failed', `${host} answered ${NOT_HTTP}`)
+    return retry('connection_failed', `${host} answered ${describeParserError(detail)}`)
   if (error instanceof errors.SocketError && detail === 'bad response')
     return retry('connection_failed', `${host} answered ${UNREADABLE}`)
   if (error instanceof errors.SocketError && detail === 'bad upgrade')
@@ -98,7 +108,9 @@ function describeFailure(code: string): [OutcomeCode, words: string, fix?: strin
 const NO_ROUTE =
   'This machine has no route to it: check the address, and the network of this machine.'
 const NOT_PERMITTED = 'This machine does not permit the connection: check its firewall.'
-const TOO_MANY_OPEN = 'This machine has too many open files and connections: raise the limit.'
+const TOO_MANY_FILES =
+  'This process has too many open files and connections: raise their limit (`ulimit -n`, or LimitNOFILE of systemd).'
+const NO_PORT = 'This machine has too many open connections: no port is free for another one.'
 const CHECK_ADDRESS = 'Check the host and the port of its URL, and the network of this machine.'
 const SHORTER_HEADERS = 'It must answer with fewer or shorter headers, such as cookies.'
 
@@ -108,13 +120,18 @@ const UNREACHABLE: Readonly<Record<string, string>> = {
   ENETUNREACH: NO_ROUTE,
   EACCES: NOT_PERMITTED,
   EPERM: NOT_PERMITTED,
-  EMFILE: TOO_MANY_OPEN,
-  ENFILE: TOO_MANY_OPEN,
-  EADDRNOTAVAIL: TOO_MANY_OPEN,
+  EMFILE: TOO_MANY_FILES,
+  ENFILE: TOO_MANY_FILES,
+  EADDRNOTAVAIL: NO_PORT,
 }
 
-const NOT_HTTP =
-  'with data that is not HTTP/1.1. Check the port of its URL: it may belong to something else, such as TLS or HTTP/2.'
+/** @param detail - undici's text, with that of the parser in parentheses: it says what it expected, or what is wrong. */
+function describeParserError(detail: string): string {
+  const [, wrong = ''] = /\((?!Expected HTTP)(.+)\)$/.exec(detail) ?? []
+  return wrong === ''
+    ? 'with data that is not HTTP/1.1. Check the port of its URL: it may belong to something else, such as TLS or HTTP/2.'
+    : `with a head or a body that is not valid HTTP/1.1: ${wrong}. Correct the endpoint, or the proxy before it. \`curl -v\` shows what it sends.`
+}
 
 /**
  * undici says that the length is wrong, whatever is wrong with headers that have a Content-Length. If only the length is wrong, the

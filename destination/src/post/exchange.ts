@@ -17,8 +17,8 @@ const MAX_RESPONSE_BYTES = 64 * 1024
 /** What the exchanges of one endpoint share. */
 export interface ExchangeOwner {
   network: Network
-  /** The host of the endpoint, for error messages. */
-  host: string
+  /** The endpoint, for error messages. */
+  url: URL
   /**
    * Called once for each exchange, in a microtask. It is not called while `post` still runs, so that `post` has
    * returned before. It is not called within undici, because undici would catch an error that is thrown here, and
@@ -103,13 +103,13 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   /** Nothing more can be sent or read. If the status line was read before, the status still decides the outcome. */
   fail(error: Error): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
-    else this.#fail(judgeError(this.connection?.error ?? error, this.owner.host))
+    else this.#fail(judgeError(this.connection?.error ?? error, this.owner.url.host))
   }
 
   /** Only the headers of a failure are read, because reading them takes as long as everything else here. */
   #failure(status: number, rawHeaders: Buffer[]): Outcome {
     const headers = util.parseHeaders(rawHeaders)
-    const judgement = judgeStatus(status, firstOf(headers['location']))
+    const judgement = judgeStatus(status, firstOf(headers['location']), this.owner.url)
     const retryAfter = judgement.verdict === 'retry' ? firstOf(headers['retry-after']) : undefined
     const delayMs = retryAfterMs(retryAfter, this.owner.network.now(), firstOf(headers['date']))
     const outcome = this.#outcome(judgement, status, delayMs)

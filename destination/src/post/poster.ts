@@ -61,7 +61,7 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
 
   const owner: ExchangeOwner = {
     network,
-    host: url.host,
+    url,
     ended: (exchange, outcome) => {
       if (exchange.connection === undefined) waiting.delete(exchange)
       else release(exchange.connection, exchange.isComplete)

@@ -35,11 +35,14 @@ test.each([
   ],
   ['//other.example.com/x', ' and redirects to other.example.com. Redirects'],
   ['http://user:secret@169.254.169.254/', ' and redirects to 169.254.169.254. Redirects'],
-  ['/login?token=secret', ' and redirects to another path. Redirects'],
+  ['/login?token=secret', ' and redirects to another path of the same host. Redirects'],
+  ['https://crm.example.com/hook/?token=secret', ' with a slash at its end. Redirects'],
+  ['', ' and redirects to another path of the same host. Redirects'],
+  ['http://crm.example.com/hook', ' and redirects to the same host with http://. Redirects'],
   ['http://[', '302. Redirects'],
   [undefined, '302. Redirects'],
-])('a redirect to %s names its host and no more', (location, words) => {
-  const { error } = judgeStatus(302, location)
+])('a redirect to %s says where it leads, and tells no path', (location, words) => {
+  const { error } = judgeStatus(302, location, new URL('https://crm.example.com/hook'))
   expect(error).toContain(words)
   expect(error).not.toContain('secret')
 })
@@ -87,7 +90,6 @@ test.each([
   ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'comes from an unknown issuer', 'whole chain'],
   ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'without the certificate of its issuer', 'whole chain'],
   ['CERT_HAS_EXPIRED', 'has expired', 'Renew'],
-  ['CERT_NOT_YET_VALID', 'not valid yet', 'clock'],
   ['CERT_REVOKED', 'is revoked', 'Renew'],
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'another host name', 'alternative names'],
   ['HOSTNAME_MISMATCH', 'another host name', 'issued again'],
@@ -104,10 +106,17 @@ test.each([
   expect(error).toContain(fix)
 })
 
+test('a certificate that is not valid yet is tried again: the clock of this machine may be behind', () => {
+  const { error, ...judgement } = failing('CERT_NOT_YET_VALID')
+  expect(judgement).toEqual({ code: 'tls_error', verdict: 'retry' })
+  expect(error).toMatch(/is not valid yet .*nothing was sent\. .*clock/)
+})
+
 test.each([
   ['EHOSTUNREACH', 'has no route to it'],
   ['EACCES', 'does not permit the connection'],
-  ['EMFILE', 'too many open files'],
+  ['EMFILE', 'raise their limit (`ulimit -n`, or LimitNOFILE'],
+  ['EADDRNOTAVAIL', 'no port is free'],
   ['EIO', 'Check the host and the port'],
 ])('the error %s of this machine comes with its fix', (code, fix) => {
   expect(failing(code).error).toContain(`could not be reached (${code}: as it says). `)
@@ -132,6 +141,12 @@ test('an answer that is no HTTP is tried again', () => {
     error:
       'crm.example.com answered with data that is not HTTP/1.1. Check the port of its URL: it may belong to something else, such as TLS or HTTP/2.',
   })
+})
+
+test('a redirect that only takes a slash away says so', () => {
+  const from = new URL('https://crm.example.com/hook/')
+  const { error } = judgeStatus(301, 'https://crm.example.com/hook', from)
+  expect(error).toContain('redirects to the same path without the slash at its end.')
 })
 
 test('what is no error is a failure all the same', () => {

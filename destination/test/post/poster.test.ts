@@ -176,6 +176,21 @@ describe('an answer', () => {
   })
 
   test.each([
+    ['X-A: b\r\n c\r\n', 'Unexpected whitespace after header value'],
+    ['X-A : b\r\n', 'Invalid header token'],
+    ['X-A: a\x01b\r\n', 'Invalid header value char'],
+  ])(
+    'with the wrong header %j says what is wrong, and not that the port is',
+    async (line, wrong) => {
+      const { port } = await answering(plain('200 OK', line))
+      const { code, error } = await postOnce(`http://127.0.0.1:${port}/`)
+      expect(code).toBe('connection_failed')
+      expect(error).toContain(`that is not valid HTTP/1.1: ${wrong}. Correct the endpoint`)
+      expect(error).not.toContain('port of its URL')
+    },
+  )
+
+  test.each([
     ['HTTP/1.1 304 Not Modified\r\n\r\n', 'redirect', 'answered 304 (Not Modified), which is no'],
     [
       'HTTP/1.1 099 No\r\n\r\n',

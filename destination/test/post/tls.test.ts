@@ -131,7 +131,8 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
   ])('with %s gets nothing, and is told why', async (code, issue, trusted, cause) => {
     const ca = trusted ? [authority.root] : []
     const { outcome, requests, port } = await postTo(issue(), { ca })
-    expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'refused', status: undefined })
+    const verdict = code === 'CERT_NOT_YET_VALID' ? 'retry' : 'refused'
+    expect(outcome).toMatchObject({ code: 'tls_error', verdict, status: undefined })
     expect(outcome.error).toContain(`The certificate of hook.test:${port} ${cause} (${code}: `)
     expect(outcome.error).toContain('nothing was sent.')
     expect(requests()).toBe(0)
