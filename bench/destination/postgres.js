@@ -47,7 +47,8 @@ export async function run(url, text, values) {
 }
 
 /**
- * Adds messages that were tried once and wait for hours. The server generates them itself, which is faster.
+ * Adds messages that were tried once and wait for 25 minutes or more. The server generates them itself, which is faster. They do
+ * not wait for hours: the store takes that for a fault of the clock, and makes them due.
  *
  * @param from - The URL of the compiled destination that makes the tables.
  */
@@ -67,7 +68,7 @@ export async function fillDelayed(url, count, from) {
        RETURNING id, received_at, destination
      )
      INSERT INTO hookline.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased)
-     SELECT id, received_at + 14400000 + id % 900000, received_at, received_at, destination, 1, 1, false FROM added`,
+     SELECT id, received_at + 1500000 + id % 200000, received_at, received_at, destination, 1, 1, false FROM added`,
     [body, count],
   )
   await run(url, 'VACUUM ANALYZE hookline.waiting, hookline.deliveries')

@@ -23,6 +23,7 @@ export class Follower {
   readonly #store: Pick<RecordPort, 'records' | 'onRecords'>
   readonly #listener: OnRecords
   #revision = 0
+  #history: string | undefined
   #isStarted = false
   #isStopped = false
   #hasFailed = false
@@ -85,20 +86,23 @@ export class Follower {
     let after = this.#revision
     const first = await this.#store.records(after, SLICE)
     // A store that was restored, or a standby that has taken over, may know less than this process.
-    const isOlder = first.revision < this.#revision
-    const isComplete = !this.#isStarted || this.#revision < first.forgotten || isOlder
+    const isOther = first.revision < this.#revision || first.history !== this.#history
+    const isComplete = !this.#isStarted || this.#revision < first.forgotten || isOther
     if (first.revision === this.#revision && !isComplete) return
     if (isComplete) after = 0
     // The same record may come twice, if it is changed while the slices are read: the last one counts.
     const changed = new Map<string, StoredRecord>()
+    let isSame = true
     for (;;) {
-      const { records, revision } =
+      const { records, revision, history } =
         after === this.#revision && !isComplete ? first : await this.#store.records(after, SLICE)
+      isSame &&= history === first.history
       for (const record of records) changed.set(`${record.kind}\0${record.name}`, record)
       after = records.at(-1)?.version ?? after
       if (records.length === SLICE) continue
       await this.#listener([...changed.values()], isComplete)
       this.#revision = revision
+      this.#history = isSame ? first.history : undefined // all is read again if another server answered in between
       this.#isStarted = true
       return
     }

@@ -410,7 +410,8 @@ export interface MaintainPort {
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
    * The age counts from the put. For dead letters it counts from their death, and for replayed deliveries from the
    * replay. A delivery that is being sent, or was first attempted less than {@link RETRIED_MS} ago, is left for a later
-   * call. Call it again while it returns `limit`.
+   * call. Deliveries that would wait for hours because the store's clock was ahead are made due. Call it again while it returns
+   * `limit`.
    *
    * @param olderThanMs - The retention, in ms.
    * @param limit - The most deliveries that one call changes.
@@ -518,6 +519,11 @@ export interface Records {
   revision: number
   /** Deletions up to this version may be missing. */
   forgotten: number
+  /**
+   * Another one than before means that the store may have been restored: its versions then say nothing about what was read before.
+   * There is none where nobody else can restore it while this process runs.
+   */
+  history?: string
 }
 
 /** What was written about a change of a record. */

@@ -6,7 +6,7 @@ import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber, stateOf } from '../states.js'
 import type { RunQuery } from './connection.js'
 import { LaneStarts } from './lane-starts.js'
-import { DUE_AT } from './states.js'
+import { DUE_AT, isAhead, lanesOf } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
@@ -22,8 +22,11 @@ const READ_BYTES = 4 * 1_048_576
 const COLUMNS =
   'id, due_at, lease_until, leased, attempt, attempts_before, first_attempt_at, refused_by, size'
 
-/** The condition for rows that are not leased in their lane, or whose lease has run out. */
-const FREE = `(lease_until IS NULL OR lease_until <= ${NOW})`
+/**
+ * The condition for rows that are not leased in their lane, or whose lease has run out, or is from a time when the server's clock was
+ * ahead.
+ */
+const FREE = `(lease_until IS NULL OR lease_until <= ${NOW} OR ${isAhead('lease_until')})`
 
 /** A delivery that a claim found. It is leased if it is `taken`. If a lease of it had `lapsed`, it was put into the backlog instead. */
 interface Found {
@@ -69,7 +72,7 @@ interface Leased extends Found {
  * A row keeps its place in the index while it is leased. If its lease has run out, it is put into the backlog, as due at the end of
  * the lease. So a message that ends each process that sends it does not come first in its lane again and again. A claim of the
  * backlog then finds it as a row that is leased and has no `lease_until`. Its last attempt does not count: it may never have been
- * made.
+ * made. A lease from a time when the server's clock was ahead may still be held: it lasts for as long as one that begins now.
  *
  * The server checks the constraints of a row first with its values at the beginning of the statement, when another worker may not
  * have leased it yet. So an update must not rely on `lease_until`.
@@ -130,11 +133,11 @@ function statement(schema: string, search: string): string {
     ), leased AS (
       UPDATE ${schema}.waiting
       SET leased = true, lease_until = ${NOW} + ${LEASE_MS}, attempt = attempt + 1,
-        attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW}),
+        attempt_at = ${NOW}, first_attempt_at = least(first_attempt_at, ${NOW}),
         attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     ), lapsed AS (
-      UPDATE ${schema}.waiting SET state = ${BACKLOG}, due_at = ${DUE_AT}, lease_until = NULL
+      UPDATE ${schema}.waiting SET state = ${BACKLOG}, due_at = least(${DUE_AT}, ${NOW} + ${LEASE_MS}), lease_until = NULL
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE lease_until IS NOT NULL))
     )
     SELECT id, n, taken, lease_until IS NOT NULL AS lapsed, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
@@ -251,22 +254,10 @@ export function prepareClaim(
   }
 }
 
-/**
- * Finds the lanes in which something is due. It jumps through the index `waiting_due` from one lane of a destination to the
- * next, whatever waits in them: https://wiki.postgresql.org/wiki/Loose_indexscan. In each lane it steps over what is leased. The
- * `LIMIT 1` forces it to look into the index again for each lane.
- */
+/** Finds the lanes in which something is due. In each lane it steps over what is leased. */
 export function prepareDue({ query, schema, now }: Tables) {
   const statement = `
-    WITH RECURSIVE lanes AS (
-      (SELECT destination, state FROM ${schema}.waiting ORDER BY destination, state LIMIT 1)
-      UNION ALL
-      SELECT next.* FROM lanes CROSS JOIN LATERAL (
-        SELECT destination, state FROM ${schema}.waiting w
-        WHERE (w.destination, w.state) > (lanes.destination, lanes.state)
-        ORDER BY destination, state LIMIT 1
-      ) next
-    )
+    WITH RECURSIVE ${lanesOf(schema)}
     SELECT name, state FROM lanes CROSS JOIN LATERAL (
       SELECT FROM ${schema}.waiting w
       WHERE w.destination = lanes.destination AND w.state = lanes.state AND due_at <= ${NOW} AND ${FREE}

@@ -1,5 +1,37 @@
 import { StoreError, type StoreErrorCode } from '../store-error.js'
 
+/**
+ * What to do about errors whose codes have several reasons, or none. Their texts are those of a server that speaks English, and of
+ * OpenSSL.
+ */
+const REASONS: [RegExp, string][] = [
+  [
+    /due to user request/,
+    'somebody cancelled it on the server, such as by pg_cancel_backend; the next query tries again',
+  ],
+  [
+    /too many connections for role/,
+    'raise the limit of the role (ALTER ROLE … CONNECTION LIMIT), or lower connections= in the URL',
+  ],
+  [
+    /too many connections for database/,
+    'raise the limit of the database (ALTER DATABASE … CONNECTION LIMIT), or lower connections= in the URL',
+  ],
+  [
+    /not currently accepting connections/,
+    'somebody turned them off: ALTER DATABASE … ALLOW_CONNECTIONS true turns them on again',
+  ],
+  [
+    /permission denied for (table|sequence)/,
+    'grant the user all rights on the tables and sequences of the schema (GRANT ALL ON ALL TABLES IN SCHEMA, GRANT ALL ON ALL ' +
+      'SEQUENCES IN SCHEMA)',
+  ],
+  [
+    /alert (.*certificate|unknown ca|access denied|decrypt error)/,
+    'the server refuses the client certificate: renew it, or check sslcert, sslkey and the ssl_ca_file of the server',
+  ],
+]
+
 /** What to do about the server's error codes: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const SERVER: Record<string, [StoreErrorCode, string]> = {
   '28P01': ['failed', 'check the user and the password'],
@@ -12,9 +44,14 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
   '42P01': ['failed', 'the tables are missing: restart, which creates them again'],
   '42501': [
     'failed',
-    'let the user create its schema (GRANT CREATE ON DATABASE), or create the schema for it (CREATE SCHEMA hookline ' +
+    'let the user connect and create its schema (GRANT CONNECT, CREATE ON DATABASE), or create the schema for it (CREATE SCHEMA hookline ' +
       'AUTHORIZATION, with the name in ?schema=). If the schema belongs to another user, let it create tables there (GRANT ' +
-      'USAGE, CREATE ON SCHEMA), and grant it all rights on those that are there',
+      'USAGE, CREATE ON SCHEMA), and grant it all rights on the tables and sequences that are there',
+  ],
+  '42P10': [
+    'failed',
+    'a unique index or key of the tables was dropped. The one that finds messages again is made by CREATE UNIQUE INDEX ' +
+      'deliveries_message ON hookline.deliveries (message_id, source, destination), with the name in ?schema=',
   ],
   '53100': ['full', 'make room on the server: writing then continues automatically'],
   '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],
@@ -90,11 +127,13 @@ const DRIVER: [RegExp, string][] = [
 export function toStoreError(error: unknown, place: string): StoreError {
   if (error instanceof StoreError) return error
   const { code, message } = theFirstOf(error)
-  const [storeCode, fix] = SERVER[code ?? ''] ?? [
+  const [storeCode, byCode] = SERVER[code ?? ''] ?? [
     'failed',
-    CONNECTION[code ?? ''] ?? DRIVER.find(([pattern]) => pattern.test(message))?.[1],
+    CONNECTION[code ?? ''] ?? textFor(message, DRIVER),
   ]
-  const text = `store: ${place}: ${message}`
+  const fix = textFor(message, REASONS) ?? byCode
+  // Node ends its message about a certificate without any name with a colon.
+  const text = `store: ${place}: ${message.replace(/[: ]+$/, '')}`
   const isUnreachable =
     UNREACHABLE.test(code ?? '') ||
     (code === undefined && SILENT.test(message)) ||
@@ -105,6 +144,10 @@ export function toStoreError(error: unknown, place: string): StoreError {
     isUnsure: isUnreachable && !UNASKED.test(code ?? message),
     mayPass: PASSING.test(code ?? ''),
   })
+}
+
+function textFor(message: string, texts: [RegExp, string][]): string | undefined {
+  return texts.find(([pattern]) => pattern.test(message))?.[1]
 }
 
 /**

@@ -3,7 +3,7 @@ import { BACKLOG, stateOf } from '../states.js'
 import { StoreError } from '../store-error.js'
 import type { Moved, MovePort, OwnShare } from '../store.js'
 import type { Connection, RunQuery } from './connection.js'
-import { DUE_AT } from './states.js'
+import { DUE_AT, PARKED_MS } from './states.js'
 import { NOW, type Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
 
@@ -16,17 +16,13 @@ const LOOKED_AT = 2_000
 /** How many messages are copied at once. Each can have a log of 64 KB and more. */
 const SLICE = 200
 
-/**
- * In ms, 139 years. A message that is about to be moved is leased until so much later than it was due. So nobody claims, buries or
- * discards it, and it needs no table of its own. After an interruption, the next move finds it by this time, and what is due in it.
- */
-const PARKED_MS = 2 ** 42
-
 /** The steps of a move of shares, as each server carries them out. */
 export function prepareMove(
   { query, transact, schema, now }: Tables,
   { transactAlone }: Pick<Connection, 'transactAlone'>,
 ): MovePort {
+  /** What another server relies on is on disk, even where commits do not wait for that. */
+  const durably: RunQuery = (text, values) => transact((inside) => inside(text, values))
   const epochs = (shares: readonly OwnShare[]) => [
     shares.map(({ share }) => share),
     shares.map(({ epoch }) => epoch),
@@ -110,7 +106,7 @@ export function prepareMove(
 
     intend: async (shares, to) => {
       // The share gets the next epoch at its new owner, which must not be before the one that the new owner has.
-      await query(
+      await durably(
         `UPDATE ${schema}.shares s SET next = $3, epoch = greatest(s.epoch, given.epoch - 1)
          FROM unnest($1::int[], $2::bigint[]) AS given (share, epoch)
          WHERE s.share = given.share AND server <> $3 AND next IS NULL`,
@@ -119,7 +115,7 @@ export function prepareMove(
     },
 
     grant: async (shares) => {
-      await query(
+      await durably(
         `INSERT INTO ${schema}.own_shares AS o SELECT * FROM unnest($1::int[], $2::bigint[])
          ON CONFLICT (share) DO UPDATE SET epoch = excluded.epoch WHERE o.epoch < excluded.epoch`,
         epochs(shares),
@@ -135,7 +131,7 @@ export function prepareMove(
     giveUp: async (shares) => {
       const text = `
         UPDATE ${schema}.shares SET next = NULL WHERE (share, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))`
-      await query(text, epochs(shares))
+      await durably(text, epochs(shares))
     },
 
     withdraw: (shares) =>
@@ -149,7 +145,7 @@ export function prepareMove(
       }),
 
     handOver: async (shares) => {
-      await query(
+      await durably(
         `WITH handed AS (
            UPDATE ${schema}.shares s SET server = next, next = NULL, epoch = s.epoch + 1
            FROM (SELECT share, server FROM ${schema}.shares) old
@@ -185,7 +181,7 @@ export function prepareMove(
 
     finish: async (shares, from, lastId) => {
       const text = `UPDATE ${schema}.former_shares SET up_to = $3 WHERE share = ANY ($1::int[]) AND server = $2 AND up_to IS NULL`
-      await query(text, [shares, from, lastId])
+      await durably(text, [shares, from, lastId])
     },
 
     lastId: async () => {

@@ -1,4 +1,5 @@
 import { conflictOf, recordKey, staleRevision } from '../records.js'
+import { StoreError } from '../store-error.js'
 import type { LogEntry, RecordChange, RecordKey, Records, StoredRecord } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import type { RunQuery } from './connection.js'
@@ -10,6 +11,13 @@ interface Written extends RecordKey {
   body: string | null
   entry: string | null
 }
+
+/**
+ * The SQL expression for {@link Records.history}: the table, its file in the folder of its database, and the start of the server. A restore
+ * changes one of them, unless it deletes the rows and puts others into the same table. What else changes one, such as a restart, only
+ * costs that all records are read again.
+ */
+const HISTORY = `concat_ws(' ', revisions.tableoid, pg_relation_filepath(revisions.tableoid), extract(epoch FROM pg_postmaster_start_time()))`
 
 /** Writes, reads and deletes records and their log. */
 export function prepareRecords({ query, transact, schema, now, clock }: Tables) {
@@ -33,7 +41,7 @@ export function prepareRecords({ query, transact, schema, now, clock }: Tables) 
     SELECT kind, name, $6::bigint + n, ${NOW}, body FROM given
     ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, at = excluded.at, body = excluded.body`
   const read = `
-    SELECT revision, forgotten, kind, name, version, body, ${SERVER_AT} AS "serverAt"
+    SELECT revision, forgotten, kind, name, version, body, ${SERVER_AT} AS "serverAt", ${HISTORY} AS history
     FROM ${schema}.revisions LEFT JOIN LATERAL (
       SELECT kind, name, version, body FROM ${schema}.records
       WHERE version > $1 AND (body IS NOT NULL OR $1 > 0) ORDER BY version LIMIT $2
@@ -119,10 +127,16 @@ export function prepareRecords({ query, transact, schema, now, clock }: Tables) 
       const askedAt = performance.now()
       const rows = await query<StateRow & StoredRow>(read, [after, limit])
       const [state] = rows
+      if (!state)
+        throw new StoreError(
+          'failed',
+          `store: the table ${schema}.revisions is empty: a restore may be under way.`,
+        )
       // Every process reads the changes twice a second, so this keeps the clock right.
-      if (state) clock.note(state.serverAt, askedAt)
+      clock.note(state.serverAt, askedAt)
       const records = rows.flatMap((row) => (row.kind === null ? [] : [fromRow(row)]))
-      return { records, revision: state?.revision ?? 0, forgotten: state?.forgotten ?? 0 }
+      const { revision, forgotten, history } = state
+      return { records, revision, forgotten, history }
     },
 
     readLog: async (
@@ -178,6 +192,7 @@ interface StateRow {
   revision: number
   forgotten: number
   serverAt: number
+  history: string
 }
 
 /** A record, or nulls if none is left to read. */

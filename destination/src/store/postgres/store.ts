@@ -180,12 +180,23 @@ async function requireTables(connection: Connection, name: string, schema: strin
   )
 }
 
-/** Reads the tables with the cheapest query, and checks that the server also takes writes: a standby answers queries too. */
+/**
+ * Reads the tables with the cheapest query, and checks that the server also takes writes: a standby answers queries too. It needs what
+ * only a put needs besides: the sequence of the ids, and the index that finds what is stored already.
+ */
 async function ping({ query, schema }: Tables): Promise<void> {
-  await query(`SELECT FROM ${schema}.deliveries LIMIT 1`)
-  // This locks no row, but is an error where nothing can be written. The error closes the connection. A session that began as read-only
+  // It takes an id only if that is an error.
+  await query(
+    `SELECT EXISTS (SELECT FROM ${schema}.deliveries),
+       CASE WHEN NOT has_sequence_privilege($1, 'USAGE, UPDATE') THEN nextval($1::regclass) END`,
+    [`${schema}.ids`],
+  )
+  // This writes no row, but is an error where nothing can be written. The error closes the connection. A session that began as read-only
   // would stay so, whatever the setting of the database is now.
-  await query(`SELECT FROM ${schema}.deliveries WHERE false FOR UPDATE`)
+  await query(
+    `INSERT INTO ${schema}.deliveries SELECT * FROM ${schema}.deliveries WHERE false
+     ON CONFLICT (message_id, source, destination) DO NOTHING`,
+  )
 }
 
 class PostgresStore implements Store {

@@ -1,9 +1,9 @@
 import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD, EXPIRED } from '../states.js'
-import { RETRIED_MS, type OnExpired } from '../store.js'
+import { LEASE_MS, RETRIED_MS, type OnExpired } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { fromStored } from '../text.js'
-import { DUE_AT } from './states.js'
+import { DUE_AT, isAhead, lanesOf } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The number of rows that one query reads. */
@@ -59,8 +59,8 @@ interface Removed {
 }
 
 /**
- * Deletes old settled deliveries, and makes dead letters of old ones that still wait. Any number of processes may sweep
- * at once, and none waits for another.
+ * Deletes old settled deliveries, and makes dead letters of old ones that still wait. Before that, it makes due what would wait for
+ * hours because the server's clock was ahead. Any number of processes may sweep at once, and none waits for another.
  */
 export function prepareSweep({ query, schema, now }: Tables) {
   // A time in the future comes from a clock that was wrong.
@@ -139,6 +139,21 @@ export function prepareSweep({ query, schema, now }: Tables) {
     SELECT name AS destination, buried, array_agg(w.id)::text[] AS ids
     FROM ${schema}.waiting w LEFT JOIN free ON free.id = w.id LEFT JOIN ${schema}.names ON names.id = free.destination
     WHERE w.id = ANY ($2::bigint[]) GROUP BY name, buried`
+
+  // A lease may still be held: it lasts for as long as one that begins now.
+  const hasten = `
+    WITH RECURSIVE ${lanesOf(schema)}, chosen AS MATERIALIZED (
+      SELECT w.id FROM lanes CROSS JOIN LATERAL (
+        SELECT id FROM ${schema}.waiting w
+        WHERE w.destination = lanes.destination AND w.state = lanes.state AND ${isAhead('due_at')}
+        ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+      ) w WHERE state <= ${BACKLOG} LIMIT $2
+    ), hastened AS (
+      UPDATE ${schema}.waiting SET state = CASE WHEN leased THEN ${BACKLOG} ELSE state END, lease_until = NULL,
+        due_at = ${NOW} + CASE WHEN leased THEN ${LEASE_MS} ELSE 0 END
+      WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
+    )
+    SELECT count(*)::int AS count FROM hastened`
 
   const replayed = `
     SELECT id, ${NOW} AS at FROM ${schema}.waiting
@@ -232,7 +247,8 @@ export function prepareSweep({ query, schema, now }: Tables) {
 
   return async (olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> => {
     await tellUnsure(expired)
-    let changed = await count(removeDead, [now(), olderThanMs, limit])
+    let changed = await count(hasten, [now(), limit])
+    if (changed < limit) changed += await count(removeDead, [now(), olderThanMs, limit - changed])
     if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed, expired)
     if (changed < limit) changed += await buryOld(olderThanMs, limit - changed, expired)
     if (changed < limit) changed += await removeOldDone(olderThanMs, limit - changed)

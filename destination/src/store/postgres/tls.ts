@@ -37,7 +37,7 @@ export function readTls(parameters: URLSearchParams): ConnectionOptions | false 
       }
     default:
       throw urlError(
-        `has sslmode=${mode}: expected verify-full, verify-ca or disable. Modes that do not verify ` +
+        `has sslmode=${mode}: expected verify-full, require (the same), verify-ca or disable. Modes that do not verify ` +
           "the server's certificate are refused. Give a private CA as sslrootcert",
       )
   }

@@ -52,12 +52,17 @@ async function openOne({ name, open }: ServerAddress): Promise<Opened> {
   }
 }
 
+async function lookAgain(one: Opened): Promise<void> {
+  if (one.store instanceof StoreError) return
+  one.identity = await one.store.asServer.identity()
+}
+
 async function connect(opened: readonly Opened[], patienceMs: number): Promise<Store> {
   for (const { store } of opened) {
     // A wrong password, a database that does not exist, newer tables: waiting does not help.
     if (store instanceof StoreError && !isAway(store)) throw store
   }
-  const home = homeOf(opened)
+  const home = await homeOf(opened)
   const names = opened.map(({ name }) => name)
   const found = await home.store.asServer.found([
     home.name,
@@ -111,9 +116,15 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
 }
 
 /** @throws StoreError if it can't be said which server is the home, or if the home is away. */
-function homeOf(opened: readonly Opened[]): Opened & { store: ServerStore } {
+async function homeOf(opened: readonly Opened[]): Promise<Opened & { store: ServerStore }> {
   const isNew = opened.every(({ identity }) => identity === undefined)
-  const home = isNew ? opened[0] : opened.find(({ identity }) => identity?.number === 0)
+  const findHome = () => opened.find(({ identity }) => identity?.number === 0)
+  let home = isNew ? opened[0] : findHome()
+  if (!home) {
+    // Another process that starts too may have made the home after this one looked there, and then another server a part of the store.
+    await Promise.all(opened.map(lookAgain))
+    home = findHome()
+  }
   const away = opened.find(({ store }) => store instanceof StoreError)
   // A server that is away may be the home, or a part of another store.
   const missing = isNew || !home ? away : undefined

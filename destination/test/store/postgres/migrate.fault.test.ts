@@ -27,7 +27,7 @@ async function fill(store: Store, waiting: number): Promise<void> {
   await store.settle(
     claimed.map((delivery, i) => {
       if (i === 0) return settlement(delivery, { state: 'dead', reason: 'rejected' })
-      if (i < 10) return settlement(delivery, { state: 'backlog', delayMs: 3_600_000 })
+      if (i < 10) return settlement(delivery, { state: 'backlog', delayMs: 900_000 })
       return settlement(delivery)
     }),
   )

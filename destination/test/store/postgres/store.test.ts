@@ -338,7 +338,9 @@ describe('migrations', () => {
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
     await store.close()
     const empty = (await server.database()).replace('hookline:secret', 'worker:w')
-    await expect(openStore(empty)).rejects.toEqual(storeError('failed', /permission.*GRANT CREATE/))
+    await expect(openStore(empty)).rejects.toEqual(
+      storeError('failed', /permission.*GRANT CONNECT, CREATE ON DATABASE/),
+    )
   })
 
   test.each([
@@ -1802,6 +1804,9 @@ test('just-in-time compilation is off on each connection although the server has
 })
 
 describe('after the clock of the server was hours ahead, and was set back', () => {
+  const HOUR = 3_600_000
+  const DAY = 24 * HOUR
+
   test('an endpoint is probed, and workers that ended do not count', async () => {
     let time = Date.now()
     await using both = await openStores(server, 2, { now: () => time })
@@ -1822,5 +1827,101 @@ describe('after the clock of the server was hours ahead, and was set back', () =
     expect(await store.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([0])
     await store.workers.noteDown([{ endpoint: other, forMs: 2_000 }], 1_000, 30_000)
     expect(await store.workers.findDown(30_000)).toContainEqual({ endpoint: other, forMs: 2_000 })
+  })
+
+  /** Stores of two processes, on a server whose clock is ahead by so much, and is set back then. */
+  async function ahead(hours: number) {
+    let time = Date.now() + hours * HOUR
+    const both = await openStores(server, 2, { now: () => time })
+    const pass = (ms: number) => {
+      time += ms
+    }
+    const setBack = () => {
+      pass(-hours * HOUR)
+    }
+    const [store, other] = both.all as [Store, Store]
+    const claim = async (lane: Lane, by = store) =>
+      by.claim([{ destination: 'crm', lane, limit: 9 }])
+    return Object.assign(both, { store, other, pass, setBack, claim })
+  }
+
+  const namesOf = (deliveries: Delivery[]) => deliveries.map(({ messageId }) => messageId)
+
+  test('what was leased is claimed after the usual time, and may be settled until then', async () => {
+    await using opened = await ahead(5)
+    const { store, other, pass, setBack, claim } = opened
+    await store.put(['lost', 'held'].map((messageId) => newDelivery({ messageId })))
+    pass(-5 * HOUR)
+    await store.put([newDelivery({ messageId: 'waits' })])
+    pass(5 * HOUR)
+    const [waits, lost, held] = (await claim('fresh')) as [Delivery, Delivery, Delivery]
+    await store.put([newDelivery({ messageId: 'stored leased', state: 'leased' })])
+    setBack()
+
+    // Nobody holds what was put while the clock was ahead.
+    expect(await store.due()).toEqual([{ destination: 'crm', lane: 'fresh' }])
+    expect(await claim('fresh', other)).toEqual([])
+    await other.sweep(DAY, 9)
+    expect(await claim('backlog', other)).toEqual([])
+    expect(await store.settle([settlement(held)])).toBe(0)
+    pass(LEASE_MS)
+    const again = await claim('backlog', other)
+    expect(new Set(namesOf(again))).toEqual(new Set(['waits', 'lost', 'stored leased']))
+    expect(again).toContainEqual(
+      expect.objectContaining({ messageId: 'waits', attempt: 2, attemptsBefore: 1 }),
+    )
+    expect(await store.settle([settlement(lost), settlement(waits)])).toBe(2)
+    expect(await other.settle(again.map((one) => settlement(one)))).toBe(0)
+  })
+
+  test('what waited for a retry, or was new, is due at the next sweep', async () => {
+    await using opened = await ahead(5)
+    const { store, pass, setBack, claim } = opened
+    await store.put([newDelivery({ messageId: 'failed' })])
+    const [failed] = (await claim('fresh')) as [Delivery]
+    await store.settle([settlement(failed, { state: 'backlog', delayMs: 900_000 })])
+    await store.put(['n1', 'n2'].map((messageId) => newDelivery({ messageId })))
+    setBack()
+    expect(await store.sweep(DAY, 2)).toBe(2)
+    expect(await store.sweep(DAY, 2)).toBe(1)
+    expect(namesOf(await claim('fresh'))).toEqual(['n1', 'n2'])
+    const [retried] = (await claim('backlog')) as [Delivery]
+    expect(retried).toMatchObject({ messageId: 'failed', attempt: 2, attemptsBefore: 0 })
+    // Its window begins again: the time of its first attempt says nothing.
+    await store.settle([settlement(retried, { state: 'backlog', delayMs: 1_000 })])
+    pass(1_000)
+    expect(await claim('backlog')).toMatchObject([{ attempt: 3, sinceFirstMs: 1_000 }])
+  })
+
+  test('a step of some minutes ends no lease, and makes no retry due', async () => {
+    await using opened = await ahead(0.1)
+    const { store, pass, setBack, claim } = opened
+    await store.put(['failed', 'leased'].map((messageId) => newDelivery({ messageId })))
+    const [failed] = (await claim('fresh')) as [Delivery, Delivery]
+    // The longest wait, with its jitter.
+    await store.settle([settlement(failed, { state: 'backlog', delayMs: 1_080_000 })])
+    setBack()
+    expect(await store.sweep(DAY, 9)).toBe(0)
+    expect(await store.due()).toEqual([])
+    expect([...(await claim('fresh')), ...(await claim('backlog'))]).toEqual([])
+    pass(0.1 * HOUR + LEASE_MS)
+    expect(await claim('fresh')).toEqual([])
+    expect(namesOf(await claim('backlog'))).toEqual(['leased'])
+    pass(1_080_000)
+    expect(namesOf(await claim('backlog'))).toContain('failed')
+  })
+
+  test('what is being moved to another server stays where it is', async () => {
+    await using opened = await ahead(0)
+    const { store, url, claim } = opened
+    await store.put([newDelivery()])
+    await server.query(
+      `UPDATE hookline.waiting SET leased = true, due_at = due_at + ${2 ** 42}`,
+      [],
+      url,
+    )
+    expect(await store.sweep(DAY, 9)).toBe(0)
+    expect(await store.due()).toEqual([])
+    expect(await claim('fresh')).toEqual([])
   })
 })

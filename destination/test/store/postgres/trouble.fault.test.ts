@@ -9,11 +9,12 @@ import { openStore } from '../../../src/store/open.js'
 import { openPostgres } from '../../../src/store/postgres/store.js'
 import type { Copy, NewDelivery } from '../../../src/model/delivery.js'
 import type { Store } from '../../../src/store/store.js'
+import { SHARES } from '../../../src/store/shares.js'
 import { StoreError } from '../../../src/store/store-error.js'
-import { freePort, settingsFor, silent } from '../../run.js'
+import { destination, freePort, post, settingsFor, silent, track } from '../../run.js'
 import { newDelivery, settlement } from '../contract.js'
 import { refusal, startProxy } from './proxy.js'
-import { startServer } from './server.js'
+import { startServer, type Server } from './server.js'
 import { openStores, storeError } from './stores.js'
 
 // fsync is off, which is faster: no test here simulates a power cut.
@@ -22,6 +23,18 @@ const server = await startServer({ fsync: 'off' })
 afterAll(() => server.dispose())
 
 const stores = (count: number) => openStores(server, count)
+
+/** A server that writes to its disk late enough to lose, in a crash, what did not wait for that. */
+const startLateServer = () =>
+  startServer({ wal_writer_delay: '10s', wal_writer_flush_after: '1GB' })
+
+/** From now on, commits do not wait for the disk, unless they ask for it. */
+async function turnOffWaiting(late: Server): Promise<void> {
+  await late.query('ALTER SYSTEM SET synchronous_commit = off')
+  await late.query('SELECT pg_reload_conf()')
+  const isOff = async () => (await late.query('SHOW synchronous_commit'))[0]
+  await expect.poll(isOff).toEqual({ synchronous_commit: 'off' })
+}
 
 describe('when the server is in trouble', () => {
   test('a full disk is told as such, and what goes on is taken again', async () => {
@@ -133,9 +146,48 @@ describe('when the server is in trouble', () => {
     await primary.dispose()
   })
 
+  test('a cancelled wait for the standby is in the log, though it is not the first that fails', async () => {
+    const primary = await startServer({ fsync: 'off' })
+    const url = await primary.database()
+    const setStandby = async (name: string) => {
+      await primary.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`)
+      await primary.query('SELECT pg_reload_conf()')
+    }
+    const errors: unknown[] = []
+    const log = { ...silent, error: (details: object) => void errors.push(details) }
+    const crm = destination([{ url: 'http://127.0.0.1:9/' }])
+    const settings = settingsFor([crm], { store: `${url}?statement_timeout=500` })
+    const running = await startDestination(settings, log, 'collector')
+    expect((await post(running, [track('m1')])).status).toBe(200)
+    await setStandby('FIRST 1 (nobody)')
+    const timeout = 60_000
+    const send = () => post(running, [track(crypto.randomUUID())])
+    // Until the server has read its settings again, it waits for nobody. Then no answer comes in time.
+    await expect.poll(async () => (await send()).status, { timeout }).toBe(503)
+    expect(errors).toMatchObject([
+      { error: expect.stringContaining('stopped answering') as string },
+    ])
+
+    const cancel = () =>
+      primary.query(
+        `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`,
+      )
+    const sendAndCancel = async () => {
+      const refused = send()
+      while (!(await Promise.race([refused, setTimeout(50)]))) await cancel()
+      return [(await refused).status, errors.length]
+    }
+    await expect.poll(sendAndCancel, { timeout }).toEqual([503, 2])
+    const told = expect.stringMatching(/standby was cancelled.*bring a standby back/) as string
+    expect(errors.slice(1)).toEqual([{ error: told }])
+    await setStandby('')
+    await cancel()
+    await running.close()
+    await primary.dispose()
+  })
+
   test('what was answered is on disk, though synchronous_commit was turned off meanwhile', async () => {
-    // The server would write to its disk late enough to lose what did not wait for that.
-    const late = await startServer({ wal_writer_delay: '10s', wal_writer_flush_after: '1GB' })
+    const late = await startLateServer()
     const url = await late.database()
     const store = await openStore(url)
     await store.put([newDelivery({ messageId: 'dead' }), newDelivery({ messageId: 'done' })])
@@ -147,10 +199,7 @@ describe('when the server is in trouble', () => {
     }
     const stateOf = async (messageId: string) => (await store.trace(messageId))[0]?.state
 
-    await late.query(`ALTER SYSTEM SET synchronous_commit = off`)
-    await late.query('SELECT pg_reload_conf()')
-    const isOff = async () => (await late.query('SHOW synchronous_commit'))[0]
-    await expect.poll(isOff).toEqual({ synchronous_commit: 'off' })
+    await turnOffWaiting(late)
     await crash()
 
     await store.put([newDelivery({ messageId: 'put' })])
@@ -173,6 +222,50 @@ describe('when the server is in trouble', () => {
     await store.writeRecords([{ kind: 'k', name: 'n', version: 0, body: '{}', entry: '{}' }])
     await crash()
     expect((await store.records(0, 10)).records).toHaveLength(1)
+
+    await Promise.all([store.close(), late.dispose()])
+  })
+
+  test('each step of a move of shares is on disk, though synchronous_commit was turned off', async () => {
+    const late = await startLateServer()
+    const url = await late.database()
+    const store = await openPostgres(url, undefined, false, true)
+    if (!store.asServer) throw new Error('no server')
+    const { moving } = store.asServer
+    const share = 1
+    const sharesOf = (what: string, table: string) =>
+      late.query(`SELECT ${what} FROM hookline.${table} WHERE share = ${share}`, undefined, url)
+    await turnOffWaiting(late)
+    /** What the server has after a step and a crash. */
+    const after = async (step: Promise<unknown>) => {
+      await step
+      await late.stop('immediate')
+      await late.start()
+      // Only the first calls may notice that a connection was cut.
+      for (let i = 0; i < 5; i++) await store.ping().catch(() => undefined)
+      const [directory] = await sharesOf('server, next, epoch::int', 'shares')
+      const [own] = await sharesOf('epoch::int', 'own_shares')
+      const [former] = await sharesOf('server, up_to::int', 'former_shares')
+      return { directory, own, former }
+    }
+    await store.asServer.found(['a'])
+    const divided = { directory: { server: 0, next: null, epoch: 1 } }
+    expect(await after(store.asServer.divide(Array<number>(SHARES).fill(0)))).toEqual(divided)
+    const first = { ...divided, own: { epoch: 1 } }
+    expect(await after(moving.grant([{ share, epoch: 1 }]))).toEqual(first)
+    const isIntended = { ...first, directory: { server: 0, next: 1, epoch: 1 } }
+    expect(await after(moving.intend([{ share, epoch: 0 }], 1))).toEqual(isIntended)
+    expect(await after(moving.giveUp([{ share, epoch: 1 }]))).toEqual(first)
+    expect(await after(moving.intend([{ share, epoch: 0 }], 1))).toEqual(isIntended)
+    const { directory } = isIntended
+    expect(await after(moving.withdraw([{ share, epoch: 1 }]))).toEqual({ directory })
+    const handed = {
+      directory: { server: 1, next: null, epoch: 2 },
+      former: { server: 0, up_to: null },
+    }
+    expect(await after(moving.handOver([{ share, epoch: 1 }]))).toEqual(handed)
+    const finished = { ...handed, former: { server: 0, up_to: 7 } }
+    expect(await after(moving.finish([share], 0, 7))).toEqual(finished)
     await store.close()
     await late.dispose()
   })
@@ -214,6 +307,28 @@ describe('when the server is in trouble', () => {
     })
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
     await Promise.all([locker.close(), store.close()])
+  })
+
+  test('a statement that somebody cancels says so, and is no sign of a slow server', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const locker = new Connection(parseUrl(one.url))
+    await locker.transact(async (query) => {
+      await query('LOCK TABLE hookline.deliveries')
+      const put = store.put([newDelivery()]).catch((error: unknown) => error)
+      const cancel = () =>
+        server.query(
+          `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`,
+          [],
+          one.url,
+        )
+      await expect.poll(cancel).toHaveLength(1)
+      const error = await put
+      expect(error).toEqual(storeError('failed', /user request: somebody cancelled it/))
+      expect(error).toMatchObject({ mayPass: true })
+    })
+    await locker.close()
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
   })
 
   test('statements of one transaction each have their time', async () => {
@@ -320,6 +435,44 @@ describe('when the server is in trouble', () => {
     }
     expect(await store.trace('m')).toHaveLength(1)
   })
+})
+
+test.each([
+  {
+    lack: 'has no right on the sequence of the ids',
+    cause: 'REVOKE ALL ON SEQUENCE hookline.ids FROM helper',
+    error: /permission denied for sequence ids: .*all rights on the tables and sequences/,
+    remedy: 'GRANT USAGE ON SEQUENCE hookline.ids TO helper',
+  },
+  {
+    lack: 'lacks the index of the messages',
+    cause: 'DROP INDEX hookline.deliveries_message',
+    error: /unique index .* was dropped.* CREATE UNIQUE INDEX deliveries_message/,
+    remedy:
+      'CREATE UNIQUE INDEX deliveries_message ON hookline.deliveries (message_id, source, destination)',
+  },
+])('a process that $lack is not ready, and does not start', async ({ cause, error, remedy }) => {
+  await using one = await stores(1)
+  const run = (text: string) => server.query(text, [], one.url)
+  await run(
+    `DO $$ BEGIN CREATE ROLE helper LOGIN PASSWORD 'h'; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+     GRANT USAGE ON SCHEMA hookline TO helper; GRANT ALL ON ALL TABLES IN SCHEMA hookline TO helper;
+     GRANT USAGE ON ALL SEQUENCES IN SCHEMA hookline TO helper`,
+  )
+  const url = one.url.replace('hookline:secret', 'helper:h')
+  const store = await openStore(url)
+  await store.ping()
+  await run(cause)
+  const failed = storeError('failed', error)
+  await expect(store.put([newDelivery()])).rejects.toEqual(failed)
+  await expect(store.ping()).rejects.toEqual(failed)
+  const settings = settingsFor([], { store: url })
+  await expect(startDestination(settings, silent)).rejects.toEqual(failed)
+  await run(remedy)
+  await store.ping()
+  await (await startDestination(settings, silent)).close()
+  expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  await store.close()
 })
 
 test('a connection that is cut while it is checked fails its call, and nothing else', async () => {

@@ -62,7 +62,7 @@ test('a host among the parameters replaces the one before the database, as in li
 })
 
 test.each([
-  ['?sslmode=prefer', /sslmode=prefer: expected verify-full, verify-ca or disable/],
+  ['?sslmode=prefer', /sslmode=prefer: expected verify-full, require .*, verify-ca or disable/],
   ['?sslmode=allow', /expected verify-full/],
   ['?sslmode=no-verify', /sslrootcert/],
   ['?sslmode=disable&sslrootcert=/dev/null', /no TLS: add sslmode=verify-full/],
@@ -94,7 +94,7 @@ test('a password that breaks the URL is not told of', async () => {
   expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain('hunter2')
 })
 
-describe('what keeps a store from opening is said, and what to do', () => {
+describe('what keeps a store from opening is said, and what to do', { tags: 'long' }, () => {
   let server: Server
 
   beforeAll(async () => {
@@ -151,6 +151,24 @@ describe('what keeps a store from opening is said, and what to do', () => {
     await store.close()
   })
 
+  test('a limit of connections, and a database that takes none', async () => {
+    await server.query(`CREATE ROLE limited LOGIN PASSWORD 'l' CONNECTION LIMIT 0`)
+    await server.query(`CREATE ROLE guest LOGIN PASSWORD 'g'`)
+    await server.query('CREATE DATABASE small CONNECTION LIMIT 0')
+    await server.query('CREATE DATABASE closed ALLOW_CONNECTIONS false')
+    const openAs = (user: string, database?: string) =>
+      openStore(server.url(database).replace('hookline:secret', user))
+    await expect(openAs('limited:l')).rejects.toEqual(
+      storeError('failed', /for role "limited": .*ALTER ROLE … CONNECTION LIMIT/),
+    )
+    await expect(openAs('guest:g', 'small')).rejects.toEqual(
+      storeError('failed', /for database "small": .*ALTER DATABASE … CONNECTION LIMIT/),
+    )
+    await expect(openAs('hookline:secret', 'closed')).rejects.toEqual(
+      storeError('failed', /not currently accepting connections: .*ALLOW_CONNECTIONS true/),
+    )
+  })
+
   test('a server that does not wait for its disk', async () => {
     await server.query(`CREATE ROLE hasty LOGIN SUPERUSER PASSWORD 'h'`)
     await server.query('ALTER ROLE hasty SET synchronous_commit = off')
@@ -160,7 +178,7 @@ describe('what keeps a store from opening is said, and what to do', () => {
   })
 })
 
-describe.skipIf(!hasOpenssl())('with TLS', () => {
+describe.skipIf(!hasOpenssl())('with TLS', { tags: 'long' }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'hookline-tls-'))
   let server: Server
   let root: string
@@ -264,7 +282,9 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
     const parameters = `sslrootcert=${root}`
     for (const mode of ['verify-full', 'require']) {
       const opening = openStore(url('127.0.0.1', `?sslmode=${mode}&${parameters}`))
-      await expect(opening).rejects.toEqual(storeError('failed', /another name/))
+      await expect(opening).rejects.toEqual(
+        storeError('failed', /not in the cert's list: its certificate is for another name/),
+      )
     }
     const store = await openStore(url('127.0.0.1', `?sslmode=verify-ca&${parameters}`))
     await store.close()

@@ -703,6 +703,10 @@ describe('a process that starts while its server is away', () => {
         }),
         'waiting for the store, which cannot be reached',
       ],
+      [
+        { error: expect.stringMatching(/has not started: it waits for its store/) as unknown },
+        'a request was answered 503; the same answer is logged once a minute',
+      ],
     ])
     await server.start()
     const running = await starting
@@ -711,7 +715,7 @@ describe('a process that starts while its server is away', () => {
     const ready = await vi.waitUntil(() => fetch(`${url}/readyz`).catch(() => undefined), 60_000)
     expect(ready.status).toBe(200)
     expect((await send(running, 1)).status).toBe(200)
-    expect(lines[1]).toEqual([{ waitedMs: expect.any(Number) as unknown }, 'the store can be used'])
+    expect(lines[2]).toEqual([{ waitedMs: expect.any(Number) as unknown }, 'the store can be used'])
   })
 
   test('waits at its first start while the server ends connections that are idle', async () => {

@@ -4,6 +4,8 @@ import { Waiting } from '../../../src/enqueue/waiting.js'
 import type { Delivery } from '../../../src/model/delivery.js'
 import type { Destination } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
+import { openPostgres } from '../../../src/store/postgres/store.js'
+import { openSeveral } from '../../../src/store/several/open.js'
 import type { Store } from '../../../src/store/store.js'
 import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
 import { shareOf, spread } from '../../../src/store/shares.js'
@@ -46,6 +48,36 @@ test('the ids of all servers are numbers of JSON, and those of the first begin a
 test('the share of a source never changes', () => {
   // As `sha256sum` computes them.
   expect(['web', 'shop', 'app', 'audience:vip', 'é'].map(shareOf)).toEqual([75, 141, 161, 156, 74])
+})
+
+test('a process starts though another one made the store after it had looked at the home', async () => {
+  const places = [await place('a'), await place('b')] as const
+  let made: (() => void) | undefined
+  const isMade = new Promise<void>((resolve) => (made = resolve))
+  const openHome = async () => {
+    const home = await openPostgres(places[0].url, undefined, false, true)
+    const { asServer } = home
+    if (!asServer) throw new Error('no server')
+    const identity = async () => {
+      const found = await asServer.identity()
+      if (found === undefined) {
+        await (await openStore([...places])).close()
+        made?.()
+      }
+      return found
+    }
+    return Object.assign(home, { asServer: { ...asServer, identity } })
+  }
+  const openOther = async () => {
+    await isMade
+    return openPostgres(places[1].url, undefined, false, true)
+  }
+  const store = await openSeveral([
+    { name: 'a', open: openHome },
+    { name: 'b', open: openOther },
+  ])
+  expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  await store.close()
 })
 
 test('a new store is spread evenly', async () => {

@@ -163,12 +163,11 @@ test('so is damage that only a later statement finds, at the start or at run tim
   const atStart: unknown[] = []
   const atRunTime: unknown[] = []
   // The first page has the header, which the opening reads.
-  for (let from = PAGE_BYTES; from < file.length; from += 3 * PAGE_BYTES) {
-    writeFileSync(
-      path,
-      Buffer.from(file).fill(0, from, Math.min(from + 3 * PAGE_BYTES, file.length)),
-    )
-    const store = await openStore(`sqlite:${path}`).catch((error: unknown) => {
+  for (let from = PAGE_BYTES; from < file.length; from += PAGE_BYTES) {
+    // A file of its own: the log of a store that could not be closed has good copies of pages.
+    const damaged = `${place.path}/${from}.db`
+    writeFileSync(damaged, Buffer.from(file).fill(0, from, from + PAGE_BYTES))
+    const store = await openStore(`sqlite:${damaged}`).catch((error: unknown) => {
       atStart.push(error)
     })
     if (!store) continue
@@ -288,9 +287,9 @@ test.each(['node:sqlite', '@photostructure/sqlite'] as const)(
     const path = `${place.path}/store.db`
     writeFileSync(path, Buffer.alloc(16_384, 'damage'))
     const error = await openStore(`sqlite:${path}`, { driver }).catch((error: unknown) => error)
-    expect(errorMessage(error)).toMatch(
-      /or start with an empty store\. Cause: file is not a database$/,
-    )
+    const text = errorMessage(error)
+    expect(text).toContain('or start with an empty store.')
+    expect(text.match(/file is not a database/g)).toHaveLength(1)
   },
 )
 
