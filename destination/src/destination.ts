@@ -25,6 +25,7 @@ import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
 import {
   warnOfAlerts,
+  warnOfFiles,
   warnOfFormer,
   warnOfFormerServers,
   warnOfRefused,
@@ -138,6 +139,7 @@ async function connect(
   role: Role,
   opened: Closable[],
 ): Promise<Prepared['run']> {
+  await store.ping()
   const managed = await Managed.open(file, store.clock.now)
   let follow = async (...changes: Parameters<OnRecords>) => {
     const unusable = await managed.take(...changes)
@@ -161,6 +163,7 @@ async function connect(
   })
   const deliverer = await Deliverer.join({
     ...{ store, events, isDelivering, now },
+    wall: store.clock.wall,
     maxUnderWay: underWayLimit(),
   })
   opened.push(deliverer)
@@ -247,6 +250,7 @@ async function connect(
     const reseal = () => resealAll(manager, log)
     const keepOwners = ownersKeeper(manager, log, closing.signal)
     warnOfFormerServers(store, log)
+    warnOfFiles(log)
     void warn()
     void reseal()
     waiting.start()

@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { StoreError } from '../store/store-error.js'
 import { connectionLimit } from './connection-limit.js'
 import { drain, noteBroken } from './read-body.js'
 import { JSON_TYPE, Refusal, toRefusal } from './refusal.js'
@@ -69,7 +70,7 @@ const KEEP_ALIVE_MS = 72_000
  */
 const LINGER_MS = 1_000
 
-/** The log has at most one warning about refused connections in this time. */
+/** The log has at most one warning about refused connections in this time, in ms, and one about each answer with 503. */
 const WARN_MS = 60_000
 
 /** Half of the 10 s in which the process must end. */
@@ -221,20 +222,46 @@ function limitConnections(server: HttpServer, maxConnections: number, log: Serve
     else server.closeIdleConnections()
     if (performance.now() < quietUntil) return
     quietUntil = performance.now() + WARN_MS
-    log.warn({ maxConnections }, 'refused a connection: the other files are for deliveries')
+    log.warn(
+      { maxConnections },
+      'refused a connection: the other files are for deliveries. Raise the limit of open files (`ulimit -n`, or LimitNOFILE of ' +
+        'systemd) if so many clients are usual',
+    )
   })
 }
 
-/** Makes a handler that answers the error of a request after its whole body has arrived. An unexpected error is logged. */
+/**
+ * Makes a handler that answers the error of a request after its whole body has arrived. An unexpected error is logged, and so is why
+ * requests are answered 503.
+ */
 function errorHandler(log: ServerLog) {
+  const logUnavailable = unavailableLines(log)
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const path = pathOf(request.url)
     const refusal = toRefusal(error, {
       isRead: request.method === 'GET' || request.method === 'HEAD',
-      isOfOperator: OF_OPERATOR.test(pathOf(request.url)),
+      isOfOperator: OF_OPERATOR.test(path),
     })
     if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
+    if (refusal.status === 503) logUnavailable(error, refusal, path)
     await drain(request.raw)
     return refuse(reply, refusal)
+  }
+}
+
+/**
+ * Makes what logs why requests are answered 503. Each answer is logged at most once in {@link WARN_MS}. If the store takes no calls, a
+ * line of its own says so, and when it takes calls again.
+ */
+function unavailableLines(log: ServerLog) {
+  const quietUntil = new Map<string, number>()
+  return (error: unknown, { message }: Refusal, path: string) => {
+    const isOfCall = !OF_OPERATOR.test(path) && !ADMIN_API.test(path)
+    if (isOfCall && error instanceof StoreError) return
+    if (performance.now() < (quietUntil.get(message) ?? 0)) return
+    quietUntil.set(message, performance.now() + WARN_MS)
+    const details = error instanceof StoreError ? { err: error } : { error: message }
+    log.warn(details, 'a request was answered 503; the same answer is logged once a minute')
   }
 }
 

@@ -388,9 +388,9 @@ export class Manager {
 
   async #reseal(): Promise<number> {
     const { managed, follower } = this.#parts
-    await follower.catchUp()
     const { sealer } = managed
     if (!sealer) return 0
+    await follower.catchUp()
     const changes = KINDS.flatMap((kind) =>
       Array.from(managed.entries(kind))
         .filter(([, { keyId }]) => keyId !== sealer.keyId)

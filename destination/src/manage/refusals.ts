@@ -88,9 +88,11 @@ export function tenantInUse(
 /** @param names - The destinations that are deleted, and for which messages wait. */
 export function messagesWait(names: readonly string[], waiting: number): Refusal {
   const one = names.length === 1
+  const [wait, them] =
+    waiting === 1 ? ['1 message waits', 'it'] : [`${waiting} messages wait`, 'them']
   const message =
-    `${waiting} messages wait for the ${one ? 'destination' : 'destinations'} ${listOf(names)}. Choose waiting=keep to keep them for ` +
-    `${one ? 'a new destination of this name and of the same tenant' : 'new destinations of these names and of the same tenants'}, or waiting=discard to delete them.`
+    `${wait} for the ${one ? 'destination' : 'destinations'} ${listOf(names)}. Choose waiting=keep to keep ${them} for ` +
+    `${one ? 'a new destination of this name and of the same tenant' : 'new destinations of these names and of the same tenants'}, or waiting=discard to delete ${them}.`
   return new Refusal(409, 'messages_waiting', message, {}, { waiting })
 }
 

@@ -351,6 +351,8 @@ export type ShownAttempt = ShownTrace['attempts'][number]
 /** `GET /v1/admin/messages?messageId=` and `GET /v1/admin/messages/:messageId` */
 export interface ShownMessage {
   deliveries: ShownDelivery[]
+  /** The time of the answer, by the clock that the times of the deliveries are of. */
+  now: number
 }
 
 /** The body of `POST /v1/admin/replay`. It has exactly one of the first four fields. */

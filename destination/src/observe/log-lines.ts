@@ -104,17 +104,21 @@ function logDeadLetters(log: Log, messages: readonly EndedMessage[]): void {
   }
 }
 
-/** Logs when the store begins to refuse calls, and when it takes calls again, but not each request in between. */
+/** How many reasons of one refusal are logged. The server may put numbers into its texts, which are others each time. */
+const MOST_REASONS = 10
+
+/** Logs when the store begins to refuse calls, when it does for another reason, and when it takes calls again, but not each request. */
 function storeLines(log: Log): Observer {
-  let isRefusing = false
-  const refuses = (error: unknown) => {
-    if (isRefusing) return
-    isRefusing = true
-    log.error({ err: error }, 'the store takes no calls; clients get the answer 503')
+  const reasons = new Set<string>()
+  const refuses = (failure: unknown) => {
+    const error = errorMessage(failure)
+    if (reasons.has(error) || reasons.size === MOST_REASONS) return
+    reasons.add(error)
+    log.error({ error }, 'the store takes no calls; clients get the answer 503')
   }
   const takes = () => {
-    if (!isRefusing) return
-    isRefusing = false
+    if (reasons.size === 0) return
+    reasons.clear()
     log.warn({}, 'the store takes calls again')
   }
   return {

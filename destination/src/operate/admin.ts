@@ -31,7 +31,7 @@ export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
     deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
   })
-  const test = createTester()
+  const test = createTester(clock)
   addAdminApi(app, { ...parts, past, test })
   addPortalApi(app, { ...parts, past, test })
 }

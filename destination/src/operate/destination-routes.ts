@@ -3,6 +3,7 @@ import { Refusal } from '../http/refusal.js'
 import { endWithClient } from '../http/server.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { PauseChanged, TestReport } from '../model/answers.js'
+import type { Clock } from '../model/clock.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { actorOf } from './actor.js'
 import { bodyOf, optionsOf, withBody } from './body.js'
@@ -67,7 +68,7 @@ export type Tester = (
 ) => Promise<TestReport>
 
 /** Makes what sends tests, one at a time to each destination. All routes of the process need the same one. */
-export function createTester(): Tester {
+export function createTester({ wall }: Pick<Clock, 'wall'>): Tester {
   /** The names of the destinations that are being tested. */
   const testing = new Set<string>()
   return async (settings, request, reply) => {
@@ -81,7 +82,7 @@ export function createTester(): Tester {
     }
     testing.add(name)
     try {
-      return await sendTest({ destination, types, network: settings, isOver })
+      return await sendTest({ destination, types, network: settings, wall, isOver })
     } finally {
       testing.delete(name)
     }

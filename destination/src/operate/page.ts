@@ -63,7 +63,11 @@ export function addPageRoutes(
   if (!existsSync(join(folder, 'index.html'))) return false
   const index = read(join(folder, 'index.html'))
   app.get('/', (request, reply) => send(request, reply, index, 'no-cache'))
-  app.get('/portal', (request, reply) => send(request, reply, index, 'no-cache', frameAncestors()))
+  app.get('/portal', (request, reply) => {
+    // The addresses in the page are relative to this one without a slash at its end.
+    if (request.raw.url?.startsWith('/portal/')) return reply.redirect('../portal')
+    return send(request, reply, index, 'no-cache', frameAncestors())
+  })
   for (const name of readdirSync(join(folder, 'assets'))) {
     const file = read(join(folder, 'assets', name))
     app.get(`/assets/${name}`, (request, reply) => send(request, reply, file, FOR_EVER))

@@ -426,13 +426,25 @@ function others(
   place: Place,
 ): Pick<Filter, 'isPrefix' | (typeof OTHER_FIELDS)[number]> {
   return {
-    isPrefix: oneOf(given, 'match', ['exact', 'prefix']) === 'prefix',
+    isPrefix: isPrefixIn(given),
     type: oneOf(given, 'type', EVENT_TYPES),
     code: oneOf(given, 'code', OUTCOME_CODES),
     status: statusRange(given['status']),
     endpoint: endpointOf(given),
     ...rangeOf(given, place),
   }
+}
+
+/** Whether texts are given by their start. Each text starts with an empty one, so an empty field would match everything. */
+function isPrefixIn(given: Given): boolean {
+  if (oneOf(given, 'match', ['exact', 'prefix']) !== 'prefix') return false
+  const empty = ['event', 'user', 'messageId'].find((name) => given[name] === '')
+  if (empty === undefined) return true
+  throw invalid(
+    empty,
+    'at least one character with "match": "prefix" (leave it out to match any)',
+    '',
+  )
 }
 
 /** A range without any time in it is a mistake: nothing would match it. */

@@ -12,7 +12,7 @@ import type {
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
 import type { Source } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
-import type { ReadPort, Store } from '../store/store.js'
+import type { ClockPort, ReadPort, Store } from '../store/store.js'
 import type { Readiness } from '../observe/readiness.js'
 import { version } from '../version.js'
 import { isSame } from './access.js'
@@ -36,7 +36,7 @@ import { statusOf, type StatusParts } from './status.js'
 
 /** What the routes that read need. */
 export interface ReadRoutesParts extends StatusParts {
-  store: ReadPort
+  store: ReadPort & ClockPort
   readiness: Pick<Readiness, 'storeProblem'>
   past: Past
 }
@@ -194,7 +194,7 @@ function shownDelivery(trace: Trace, { settings, pauses }: ShownParts): ShownDel
 
 /** @param writeKey - Of the source whose deliveries are shown; `undefined` for those of all sources. */
 export async function getMessage(
-  { store, ...parts }: ShownParts & { store: Pick<ReadPort, 'trace'> },
+  { store, ...parts }: ShownParts & { store: Pick<ReadPort, 'trace'> & ClockPort },
   messageId: string,
   writeKey?: string,
 ): Promise<ShownMessage> {
@@ -203,7 +203,8 @@ export async function getMessage(
   const traces =
     writeKey === undefined ? found : found.filter(({ source }) => hasKey(sources, source, writeKey))
   if (traces.length > 0) {
-    return { deliveries: traces.map((trace) => shownDelivery(trace, parts)) }
+    const deliveries = traces.map((trace) => shownDelivery(trace, parts))
+    return { deliveries, now: Math.round(store.clock.wall()) }
   }
   const whose = writeKey === undefined ? '' : ' from a source with this write key'
   throw new Refusal(

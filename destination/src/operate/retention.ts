@@ -88,6 +88,12 @@ export function startRetention(
     expired.clear()
     toldAt = performance.now()
   }
+  const pause = async (ms: number) => {
+    const dueAt = performance.now() + ms
+    await wait(ms, undefined, { signal, ref: false })
+    // The process stood still, and leases have run out meanwhile. What was answered before is to be saved first.
+    if (performance.now() - dueAt > EVERY_MS) await pause(EVERY_MS)
+  }
   const run = async () => {
     while (!isStopped()) {
       try {
@@ -105,13 +111,13 @@ export function startRetention(
           await store.forgetRecords(AUDIT_MS, MAX_SLICE)
           await afterwards()
         }
-        await wait(isLast ? EVERY_MS : slice.pauseMs, undefined, { signal, ref: false })
+        await pause(isLast ? EVERY_MS : slice.pauseMs)
         if (isLast) sweepFrom = toldAt = performance.now()
       } catch (error) {
         tell()
         if (isStopped()) return
         events.sweepFailed(error)
-        await wait(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
+        await pause(EVERY_MS).catch(() => undefined)
         toldAt = performance.now()
       }
     }

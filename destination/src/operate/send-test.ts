@@ -27,6 +27,8 @@ export interface Test {
   destination: Destination
   types: readonly EventType[]
   network: Pick<Settings, 'allowNetworks' | 'ca'>
+  /** See {@link createSigning}. */
+  wall: () => number
   /** Ends the test early: the samples that are not sent yet are not sent. */
   isOver: () => boolean
 }
@@ -35,8 +37,8 @@ export interface Test {
  * Sends a sample of each type to each endpoint of a destination, one after the other, with the code that delivers. Nothing
  * is stored. The connections are the test's own, so that neither the breaker nor the rate of an endpoint changes.
  */
-export async function sendTest({ destination, types, network: settings, isOver }: Test) {
-  const at = Date.now()
+export async function sendTest({ destination, types, network: settings, wall, isOver }: Test) {
+  const at = Math.round(wall())
   const startedAt = performance.now()
   const network = createNetwork(settings)
   const stopReason = (): string | undefined => {
@@ -44,7 +46,7 @@ export async function sendTest({ destination, types, network: settings, isOver }
     const isLate = performance.now() - startedAt >= TEST_MS
     return isLate ? `Not sent, because the test took ${TEST_MS / 1_000} s until here.` : undefined
   }
-  const signing = createSigning(destination)
+  const signing = createSigning(destination, wall)
   try {
     const endpoints = await Promise.all(
       destination.webhooks.map((endpoint) =>

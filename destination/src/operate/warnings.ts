@@ -1,6 +1,7 @@
 import type { FormerDestination } from '../model/answers.js'
 import type { Stats } from '../model/delivery.js'
 import { createAddressRule } from '../model/address.js'
+import { connectionLimit } from '../http/connection-limit.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { eachInSlices } from '../model/slices.js'
@@ -21,6 +22,22 @@ export function formerDestinations(
   return stats
     .filter(({ destination }) => !present.has(destination))
     .map(({ destination: name, ...counts }) => ({ name, ...counts }))
+}
+
+/** Of fewer open files than this, deliveries and clients get only a few hundred connections. It is the usual limit of a shell. */
+const FEW_FILES = 1_024
+
+/**
+ * Logs if this process may open few files.
+ *
+ * @param maxConnections - How many connections clients may have, which is half of the files.
+ */
+export function warnOfFiles(log: Log, maxConnections = connectionLimit()): void {
+  if (maxConnections === undefined || maxConnections >= FEW_FILES / 2) return
+  log.warn(
+    { maxConnections, maxRequests: Math.ceil(maxConnections / 2) },
+    'the limit of open files is low, and each connection takes one: set it to 65536 (`ulimit -n`, or LimitNOFILE of systemd)',
+  )
 }
 
 /** Logs if the alerts have no destination that could get them. */

@@ -37,7 +37,7 @@ export function settingsSchema(folder: string, hasStored: boolean) {
     adminToken: value(readToken).optional(),
     operatorToken: value(readToken).optional(),
     portal: fields({
-      url: value(readOrigin).optional(),
+      url: value(readPortalUrl).optional(),
       frameAncestors: list(value(readAncestor), { what: 'origins' }).default([]),
     }).optional(),
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
@@ -290,11 +290,14 @@ function readToken(given: unknown, refuse: Refuse) {
   return undefined
 }
 
-/** The files of the page are at the root, so that its URL has no path. */
-function readOrigin(given: unknown, refuse: Refuse) {
+/** The paths of the portal follow it: `/portal`, `/assets/` and `/v1/portal/`. */
+function readPortalUrl(given: unknown, refuse: Refuse) {
   const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : undefined
-  if (url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href) return url.origin
-  refuse('expected a URL without a path, such as "https://portal.example.com", got {got}.')
+  if (url && /^https?:$/.test(url.protocol) && url.href === url.origin + url.pathname)
+    return url.href.replace(/\/+$/, '')
+  refuse(
+    'expected a URL without credentials, a query and a fragment, such as "https://portal.example.com", got {got}.',
+  )
   return undefined
 }
 

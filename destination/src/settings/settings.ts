@@ -45,7 +45,7 @@ export interface Settings {
 
 /** Where tenants open the portal, and in whose pages. */
 export interface Portal {
-  /** The origin in links, such as `https://portal.example.com`; `undefined` for the address of the admin API. */
+  /** What links start with, such as `https://portal.example.com`; `undefined` for the address of the admin API. */
   url?: string | undefined
   /** The origins of the pages that may embed the portal in a frame. */
   frameAncestors: string[]

@@ -1,3 +1,4 @@
+// @module-tag long
 // Two workers of one store whose machines show different times. Only the clock of the PostgreSQL server counts.
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
@@ -36,12 +37,32 @@ async function ask<T>({ adminUrl }: RunningDestination, path: string): Promise<T
 const pauseOf = async (one: RunningDestination) =>
   (await ask<Status>(one, '/status')).destinations.find(({ name }) => name === 'crm')?.paused
 
+test('endpoints are told the time of the server, in a test as well', async () => {
+  const crm = await endpoint()
+  const webhookSecrets = [`whsec_${Buffer.alloc(32, 1).toString('base64')}`]
+  const settings = settingsFor([destination([crm], { webhookSecrets })], {
+    store: await server.database(),
+  })
+  await withClock(2 * HOUR, async () => {
+    const running = await start(settings)
+    await post(running, [track('m1')])
+    await crm.has(1)
+    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+    const url = `${running.adminUrl}/v1/admin/destinations/crm/test`
+    expect((await fetch(url, { method: 'POST', headers, body: '{}' })).status).toBe(200)
+  })
+  expect(crm.received.length).toBeGreaterThan(1)
+  for (const { headers } of crm.received) {
+    const told = Number(headers['webhook-timestamp']) * 1_000
+    expect(Math.abs(told - Date.now())).toBeLessThan(HOUR)
+  }
+})
+
 test.each([
   ['behind', -2 * HOUR],
   ['ahead', 2 * HOUR],
 ])(
   'a worker whose clock is two hours %s tells the right time, and pauses nothing too early or too late',
-  { tags: 'long' },
   async (_, aheadMs) => {
     const [crm, ops] = [await endpoint(400), await endpoint()]
     const to = destination([ops], { name: 'ops', sources: [] })

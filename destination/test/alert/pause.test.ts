@@ -1,3 +1,4 @@
+// @module-tag long
 // Two processes decide by the same failures. A pause by an alert holds only if nobody has paused or resumed the destination since
 // then. Its alert is given if, and only if, the pause was written.
 import { afterAll, expect, onTestFinished, test } from 'vitest'

@@ -91,23 +91,27 @@ test('messages that wait for a stalled store are limited by what they became, an
   clearInterval(goOn)
 })
 
-test('a batch whose context makes 20 MB of it is delivered to each destination', async () => {
-  const hooks = [await endpoint(), await endpoint()]
-  const destinations = hooks.map((hook, i) => destination([hook], { name: `d${i}` }))
-  const { url } = await start(settingsFor(destinations))
-  const ids = Array.from({ length: 340 }, (_, i) => `m${i}`)
-  const response = await fetch(`${url}/v1/batch`, {
-    method: 'POST',
-    headers: { Authorization: `Basic ${btoa(`${KEY}:`)}` },
-    body: JSON.stringify({
-      context: { note: 'c'.repeat(30_000) },
-      batch: ids.map((id) => track(id)),
-    }),
-  })
-  expect(response.status).toBe(200)
-  for (const hook of hooks) {
-    await hook.has(ids.length)
-    const got = hook.received.map(({ headers }) => headers['x-message-id'])
-    expect(got.sort()).toEqual([...ids].sort())
-  }
-})
+test(
+  'a batch whose context makes 20 MB of it is delivered to each destination',
+  { tags: 'long' },
+  async () => {
+    const hooks = [await endpoint(), await endpoint()]
+    const destinations = hooks.map((hook, i) => destination([hook], { name: `d${i}` }))
+    const { url } = await start(settingsFor(destinations))
+    const ids = Array.from({ length: 340 }, (_, i) => `m${i}`)
+    const response = await fetch(`${url}/v1/batch`, {
+      method: 'POST',
+      headers: { Authorization: `Basic ${btoa(`${KEY}:`)}` },
+      body: JSON.stringify({
+        context: { note: 'c'.repeat(30_000) },
+        batch: ids.map((id) => track(id)),
+      }),
+    })
+    expect(response.status).toBe(200)
+    for (const hook of hooks) {
+      await hook.has(ids.length)
+      const got = hook.received.map(({ headers }) => headers['x-message-id'])
+      expect(got.sort()).toEqual([...ids].sort())
+    }
+  },
+)

@@ -1,9 +1,11 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { underWayLimit } from '../../src/destination.js'
 import { connectionLimit } from '../../src/http/connection-limit.js'
 import { createServer } from '../../src/http/server.js'
+import type { Log } from '../../src/observe/log.js'
+import { warnOfFiles } from '../../src/operate/warnings.js'
 
 test.each([
   ['Max open files            256                  4096                 files', 128],
@@ -79,7 +81,9 @@ test('a client above the limit is refused, and one is accepted again when anothe
   await Promise.all([once(first, 'data'), once(second, 'data')])
   expect(await answered(port)).toBeUndefined()
   expect(await answered(port)).toBeUndefined()
-  expect(warnings).toEqual(['refused a connection: the other files are for deliveries'])
+  expect(warnings).toEqual([
+    expect.stringMatching(/^refused a connection: .* Raise the limit of open files \(`ulimit -n`/),
+  ])
   first.destroy()
   await expect.poll(() => answered(port)).toBe('HTTP/1.1 404 Not Found')
 })
@@ -100,4 +104,13 @@ test('connections without a request make room for new ones', async () => {
   const { port } = await serverFor(2)
   for (const idle of [await open(port, WHOLE), await open(port, WHOLE)]) await once(idle, 'data')
   await expect.poll(() => answered(port)).toBe('HTTP/1.1 404 Not Found')
+})
+
+test.each([
+  ['of fewer than 1,024 is', 511, 1],
+  ['of 1,024 is not', 512, 0],
+])('a limit of open files %s warned of at the start', (_of, maxConnections, lines) => {
+  const warn = vi.fn()
+  warnOfFiles({ warn } as unknown as Log, maxConnections)
+  expect(warn).toHaveBeenCalledTimes(lines)
 })

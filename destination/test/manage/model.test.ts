@@ -287,28 +287,35 @@ describe('random changes are those of a plain map', { timeout: 300_000 }, () => 
   })
 })
 
-test('a change that does not fit to the file of another process is not used there, and its log says so', async () => {
-  const server = await startServer({ fsync: 'off' })
-  atTheEnd(() => server.dispose())
-  const settings = managed({ store: await server.database() })
-  const one = await startDestination(settings, silent)
-  const errors: unknown[] = []
-  const log = { ...silent, error: (fields: object) => errors.push(fields) }
-  const app = { name: 'app', writeKey: 'file-key' }
-  const two = await startDestination({ ...settings, sources: [app] }, log)
-  try {
-    await ask(one, 'PUT', '/sources/app', { writeKey: 'store-key' })
-    await ask(one, 'PUT', '/sources/new', { writeKey: 'new-key' })
-    await vi.waitUntil(async () => (await post(two, [track('m')], 'new-key')).status === 200, 5_000)
-    expect(errors).toEqual([
-      {
-        ...{ kind: 'source', name: 'app' },
-        message: 'the settings file has a source of this name too. Rename one of the two.',
-      },
-    ])
-    expect((await post(two, [track('m')], 'file-key')).status).toBe(200)
-    expect((await post(two, [track('m')], 'store-key')).status).toBe(401)
-  } finally {
-    await Promise.all([one.close(), two.close()])
-  }
-})
+test(
+  'a change that does not fit to the file of another process is not used there, and its log says so',
+  { tags: 'long' },
+  async () => {
+    const server = await startServer({ fsync: 'off' })
+    atTheEnd(() => server.dispose())
+    const settings = managed({ store: await server.database() })
+    const one = await startDestination(settings, silent)
+    const errors: unknown[] = []
+    const log = { ...silent, error: (fields: object) => errors.push(fields) }
+    const app = { name: 'app', writeKey: 'file-key' }
+    const two = await startDestination({ ...settings, sources: [app] }, log)
+    try {
+      await ask(one, 'PUT', '/sources/app', { writeKey: 'store-key' })
+      await ask(one, 'PUT', '/sources/new', { writeKey: 'new-key' })
+      await vi.waitUntil(
+        async () => (await post(two, [track('m')], 'new-key')).status === 200,
+        5_000,
+      )
+      expect(errors).toEqual([
+        {
+          ...{ kind: 'source', name: 'app' },
+          message: 'the settings file has a source of this name too. Rename one of the two.',
+        },
+      ])
+      expect((await post(two, [track('m')], 'file-key')).status).toBe(200)
+      expect((await post(two, [track('m')], 'store-key')).status).toBe(401)
+    } finally {
+      await Promise.all([one.close(), two.close()])
+    }
+  },
+)

@@ -30,6 +30,8 @@ test('other settings are used while the store is away, and it learns later whose
   await running.reload(settingsOf(['one', 'two']))
   await running.reload(settingsOf(['one', 'two', 'three']))
   expect(warnings.filter((text) => text.includes('whose the names'))).toHaveLength(1)
+  // Nothing is encrypted without a key.
+  expect(warnings.filter((text) => text.includes('settingsKey'))).toEqual([])
   expect(await namesInUse()).toEqual(['one', 'three', 'two'])
 
   await server.start()

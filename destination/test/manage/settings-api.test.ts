@@ -250,7 +250,15 @@ describe('a destination', () => {
     const refused = await ask(running, 'DELETE', '/destinations/crm')
     expect(refused).toMatchObject({
       status: 409,
-      body: { error: { code: 'messages_waiting', waiting: 2 } },
+      body: {
+        error: {
+          code: 'messages_waiting',
+          message: expect.stringMatching(
+            /^2 messages wait .* keep them .* delete them\.$/,
+          ) as string,
+          waiting: 2,
+        },
+      },
     })
     expect(await ask(running, 'DELETE', '/destinations/crm?waiting=keep')).toMatchObject({
       status: 200,

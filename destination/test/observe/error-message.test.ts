@@ -8,6 +8,11 @@ test.each<[unknown, string]>([
     new Error('There is no room.', { cause: new Error('ENOSPC') }),
     'There is no room. Cause: ENOSPC',
   ],
+  [
+    new Error('store: no room: buy some.', { cause: new Error('no room') }),
+    'store: no room: buy some.',
+  ],
+  [new Error('a list: it is empty.', { cause: new Error('a list: ') }), 'a list: it is empty.'],
   [new Error('a', { cause: new Error('b', { cause: 'c' }) }), 'a: b: c'],
   [{ message: 'of another realm', code: 'SQLITE_FULL' }, 'of another realm'],
   [{ code: 'SQLITE_FULL' }, "{ code: 'SQLITE_FULL' }"],

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { Delivery } from '../../src/model/delivery.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import { logLines } from '../../src/observe/log-lines.js'
+import { StoreError } from '../../src/store/store-error.js'
 import { silent } from '../run.js'
 
 test('an attempt that failed has one line: what was tried where, how it ended, and when the next one is due', () => {
@@ -50,4 +51,21 @@ test('a message has its line as a dead letter once the store has it as one, and 
     { delivery, next: { state: 'done' } },
   ])
   expect(lines).toEqual([[{ ...ids, reason: next.reason }, 'dead letter']])
+})
+
+test('each reason for which the store takes no calls has one line, up to ten, until it takes calls again', () => {
+  const lines: unknown[] = []
+  const log = { ...silent, error: ({ error }: { error?: unknown }) => void lines.push(error) }
+  const { callsNotAccepted, callsAccepted } = logLines(log)
+  const fail = (...texts: string[]) => {
+    for (const text of texts) callsNotAccepted?.(new StoreError('failed', text))
+  }
+  fail('no answer', 'no answer', 'cancelled', 'no answer', 'cancelled')
+  expect(lines).toEqual(['no answer', 'cancelled'])
+  callsAccepted?.('web', [])
+  fail('no answer', ...Array.from({ length: 20 }, (_, n) => `block ${n}`))
+  expect(lines.slice(2)).toEqual([
+    'no answer',
+    ...Array.from({ length: 9 }, (_, n) => `block ${n}`),
+  ])
 })

@@ -21,7 +21,7 @@ async function until<T>(get: () => Promise<T>, isSo: (value: T) => boolean): Pro
   for (;;) {
     const value = await get()
     if (isSo(value)) return value
-    await new Promise((resolve) => setTimeout(resolve, 5))
+    await new Promise((resolve) => setTimeout(resolve, 25))
   }
 }
 

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 const assetsOf = (html: string) =>
-  Array.from(html.matchAll(/"(\/assets\/[^"]+)"/g), ([, path = '']) => path)
+  Array.from(html.matchAll(/"(assets\/[^"]+)"/g), ([, path = '']) => path)
 
 async function page() {
   const response = await fetch(url)
@@ -53,6 +53,11 @@ describe('the page', () => {
     ancestors = []
   })
 
+  test('of tenants is found with a slash at its end, also below a path of a proxy', async () => {
+    const { status, headers } = await fetch(`${url}/portal/`, { redirect: 'manual' })
+    expect([status, headers.get('location')]).toEqual([302, '../portal'])
+  })
+
   test('is asked for each time, and sent only when it has changed', async () => {
     const { response } = await page()
     expect(response.headers.get('cache-control')).toBe('no-cache')
@@ -66,8 +71,8 @@ describe('the page', () => {
   test('has files that browsers keep for ever, as their names tell what is in them', async () => {
     const { html } = await page()
     for (const path of assetsOf(html)) {
-      expect(path).toMatch(/^\/assets\/[a-z]+-[A-Z0-9]{8}\.(js|css)$/)
-      const response = await fetch(url + path)
+      expect(path).toMatch(/^assets\/[a-z]+-[A-Z0-9]{8}\.(js|css)$/)
+      const response = await fetch(`${url}/${path}`)
       expect(response.status).toBe(200)
       expect(response.headers.get('cache-control')).toBe('public, max-age=31536000, immutable')
       expect(response.headers.get('content-type')).toMatch(
@@ -81,14 +86,14 @@ describe('the page', () => {
   test('weighs less than 62 KB of script, gzipped, until a destination or the settings are opened', async () => {
     const { html } = await page()
     const script = assetsOf(html).find((path) => path.endsWith('.js')) ?? ''
-    const text = await (await fetch(url + script)).text()
+    const text = await (await fetch(`${url}/${script}`)).text()
     // What the script imports at once, and what it imports later.
     const atOnce = Array.from(text.matchAll(/(?:from|import)"\.\/([^"]+)"/g), ([, name]) => name)
     expect(text).toMatch(/import\("\.\/hookline-[A-Z0-9]{8}\.js"\)/)
-    const paths = [script, ...atOnce.map((name) => `/assets/${name}`)]
+    const paths = [script, ...atOnce.map((name) => `assets/${name}`)]
     let bytes = 0
     for (const path of paths) {
-      const { headers } = await fetch(url + path, { method: 'HEAD' })
+      const { headers } = await fetch(`${url}/${path}`, { method: 'HEAD' })
       expect(Number(headers.get('content-length'))).toBeGreaterThan(0)
       bytes += Number(headers.get('content-length'))
     }

@@ -1,10 +1,23 @@
 import { syncBuiltinESMExports } from 'node:module'
+import type { TimerOptions } from 'node:timers'
 import timers from 'node:timers/promises'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { nextSlice, startRetention } from '../../src/operate/retention.js'
 import type { OnExpired } from '../../src/store/store.js'
 
 const quiet = { sweepFailed: () => undefined, expired: () => undefined }
+
+/** Replaces the waits of the retention for the length of a test. */
+function replaceWait(
+  act: (ms?: number, value?: unknown, options?: TimerOptions) => Promise<unknown>,
+): void {
+  const waiting = vi.spyOn(timers, 'setTimeout').mockImplementation(act)
+  syncBuiltinESMExports()
+  onTestFinished(() => {
+    waiting.mockRestore()
+    syncBuiltinESMExports()
+  })
+}
 
 describe('a slice of a sweep', () => {
   /** The limits that follow each other if one delivery takes `msEach`. */
@@ -60,17 +73,41 @@ test('a sweep goes on until less is left than it may delete, whatever the slices
   expect(forgotten).toEqual([90 * 86_400_000])
 })
 
+test.each([
+  ['at once after a pause that was late by a minute', 60_000, 2],
+  [
+    'a minute after one that was later: what was answered before the process stood still comes first',
+    60_001,
+    1,
+  ],
+])('the store is swept %s', async (_, lateMs, sweeps) => {
+  const { setTimeout: wait } = timers
+  const waits: unknown[] = []
+  let nowMs = 0
+  const now = vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
+  onTestFinished(() => {
+    now.mockRestore()
+  })
+  replaceWait((ms, value, options) => {
+    waits.push(ms)
+    if (waits.length > 1) return wait(ms, value, options)
+    nowMs += (ms ?? 0) + lateMs
+    return Promise.resolve(value)
+  })
+  const sweep = vi.fn(() => Promise.resolve(0))
+  const store = { sweep, forgetRecords: () => Promise.resolve(0) }
+  const retention = startRetention(store, () => 1, quiet)
+  await vi.waitUntil(() => waits.length === 2, 60_000)
+  await retention.stop()
+  expect([sweep.mock.calls.length, waits]).toEqual([sweeps, [60_000, 60_000]])
+})
+
 test('the store is swept once a minute', async () => {
   const { setTimeout: wait } = timers
   const waits: unknown[] = []
-  const waiting = vi.spyOn(timers, 'setTimeout').mockImplementation((ms, value, options) => {
+  replaceWait((ms, value, options) => {
     waits.push(ms)
     return waits.length < 3 ? Promise.resolve(value) : wait(ms, value, options)
-  })
-  syncBuiltinESMExports()
-  onTestFinished(() => {
-    waiting.mockRestore()
-    syncBuiltinESMExports()
   })
   const sweep = vi.fn(() => Promise.resolve(0))
   const store = { sweep, forgetRecords: () => Promise.resolve(0) }
@@ -84,15 +121,12 @@ test('the store is swept once a minute', async () => {
 test('what expires in a sweep of several slices is told once, however long the sweep before is ago', async () => {
   let now = performance.now()
   const clock = vi.spyOn(performance, 'now').mockImplementation(() => now)
-  const waiting = vi.spyOn(timers, 'setTimeout').mockImplementation((ms, value) => {
-    now += ms ?? 0
-    return new Promise((resolve) => setImmediate(resolve, value))
-  })
-  syncBuiltinESMExports()
   onTestFinished(() => {
     clock.mockRestore()
-    waiting.mockRestore()
-    syncBuiltinESMExports()
+  })
+  replaceWait((ms, value) => {
+    now += ms ?? 0
+    return new Promise((resolve) => setImmediate(resolve, value))
   })
   const told: unknown[] = []
   let slice = 0

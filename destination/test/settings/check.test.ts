@@ -88,7 +88,7 @@ test('every setting that is given is taken', () => {
     adminToken: '0123456789abcdef',
     operatorToken: 'fedcba9876543210',
     portal: {
-      url: 'https://portal.example.com/',
+      url: 'https://example.com/hooks/',
       frameAncestors: ['https://app.example.com', 'http://localhost:8080', 'https://*.example.org'],
     },
     allowNetworks: ['10.20.0.0/16', '127.0.0.1', 'fd00::/8', '::1'],
@@ -96,6 +96,7 @@ test('every setting that is given is taken', () => {
   })
   expect(settingsOf(given)).toMatchObject({
     listen: { host: '::1', port: 0 },
+    portal: { url: 'https://example.com/hooks' },
     destinations: [
       {
         enabled: false,
@@ -408,7 +409,7 @@ const refusals: [raw: unknown, problem: string][] = [
   }),
   [
     settings({ store: [{ name: 'a', url: 'postgres://u:word@h/db?sslmode=prefer' }] }),
-    "store[0].url: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Modes that do not verify the server's certificate are refused. Give a private CA as sslrootcert.",
+    "store[0].url: the URL has sslmode=prefer: expected verify-full, require (the same), verify-ca or disable. Modes that do not verify the server's certificate are refused. Give a private CA as sslrootcert.",
   ],
   [
     settings({ store: 'sqlite:' }),
@@ -416,7 +417,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     settings({ store: 'postgres://u:word@h/db?sslmode=prefer' }),
-    "store: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Modes that do not verify the server's certificate are refused. Give a private CA as sslrootcert.",
+    "store: the URL has sslmode=prefer: expected verify-full, require (the same), verify-ca or disable. Modes that do not verify the server's certificate are refused. Give a private CA as sslrootcert.",
   ],
   [
     settings({ store: 'postgres://u:wo/rd@h/db' }),
@@ -438,12 +439,17 @@ const refusals: [raw: unknown, problem: string][] = [
     settings({ adminToken: '0123456789abcdef', operatorToken: 'fifteen-letters' }),
     'operatorToken: expected at least 16 ASCII characters without spaces, got a string of 15 characters. Create a token with `openssl rand -hex 24`.',
   ],
-  ...['portal.example.com', 'https://example.com/hooks', 'ftp://example.com', 7].map(
-    (url): [Raw, string] => [
-      settings({ portal: { url } }),
-      `portal.url: expected a URL without a path, such as "https://portal.example.com", got ${JSON.stringify(url)}.`,
-    ],
-  ),
+  ...[
+    'portal.example.com',
+    'https://example.com/hooks?',
+    'https://example.com/#',
+    'https://ada:pw@example.com',
+    'ftp://example.com',
+    7,
+  ].map((url): [Raw, string] => [
+    settings({ portal: { url } }),
+    `portal.url: expected a URL without credentials, a query and a fragment, such as "https://portal.example.com", got ${JSON.stringify(url).replace(':pw@', ':***@')}.`,
+  ]),
   ...[
     'app.example.com',
     'https://app.example.com/',
