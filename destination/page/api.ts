@@ -26,8 +26,8 @@ export class ApiError extends Error {
 
 const TOKEN = isPortal ? 'hookline-portal-token' : 'hookline-admin-token'
 
-/** Where the API of this page is. */
-export const API = isPortal ? '/v1/portal' : '/v1/admin'
+/** Where the API of this page is, relative to the page: a proxy may publish both below a path. */
+export const API = isPortal ? 'v1/portal' : 'v1/admin'
 
 /** The admin token, or that of a portal link; empty if there is none. The tab keeps it until the tab is closed. */
 export const token = signal(linkToken || load('sessionStorage', TOKEN))

@@ -219,24 +219,11 @@ function Header() {
       <a class="brand" href="#/">
         <Logo /> hookline
       </a>
-      <nav aria-label="Views">
-        <NavLink href="#/" view="">
-          Overview
-        </NavLink>
-        <NavLink href="#/live" view="live">
-          Live
-        </NavLink>
-        <NavLink href="#/deliveries" view="deliveries">
-          Deliveries
-        </NavLink>
-        <NavLink href="#/deliveries?state=dead" view="dead">
-          Dead letters
-          {deadCount.value > 0 && <span class="badge">{compact(deadCount.value)}</span>}
-        </NavLink>
+      <Navigation>
         <NavLink href="#/settings" view="settings">
           Settings
         </NavLink>
-      </nav>
+      </Navigation>
       <Search />
       <div class="tools">
         <button type="button" onClick={openTokenDialog}>
@@ -259,7 +246,29 @@ function Logo() {
   )
 }
 
-export function NavLink(props: { href: string; view: string; children: ComponentChildren }) {
+/** Leads to the views that operators and tenants have, and then to others. */
+export function Navigation({ children }: { children?: ComponentChildren }) {
+  return (
+    <nav aria-label="Views">
+      <NavLink href="#/" view="">
+        Overview
+      </NavLink>
+      <NavLink href="#/live" view="live">
+        Live
+      </NavLink>
+      <NavLink href="#/deliveries" view="deliveries">
+        Deliveries
+      </NavLink>
+      <NavLink href="#/deliveries?state=dead" view="dead">
+        Dead letters
+        {deadCount.value > 0 && <span class="badge">{compact(deadCount.value)}</span>}
+      </NavLink>
+      {children}
+    </nav>
+  )
+}
+
+function NavLink(props: { href: string; view: string; children: ComponentChildren }) {
   const { path, query } = route.value
   const isDead = path[0] === 'deliveries' && path.length === 1 && query.get('state') === 'dead'
   const view = isDead ? 'dead' : path[0] === 'destinations' ? '' : (path[0] ?? '')

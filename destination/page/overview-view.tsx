@@ -104,7 +104,7 @@ function FirstCall({ totals: { sources, destinations } }: Pick<Overview, 'totals
       <pre tabIndex={0}>hookline-destination send track --event 'Order Completed' --user u1</pre>
       <p>Or send it from any machine with a write key from the settings:</p>
       <pre tabIndex={0}>
-        {`curl ${location.origin}/v1/track -u WRITE_KEY: \\\n  -d '{"userId":"u1","event":"Order Completed"}'`}
+        {`curl ${new URL('v1/track', location.href).href} -u WRITE_KEY: \\\n  -d '{"userId":"u1","event":"Order Completed"}'`}
       </pre>
       <p>
         The call appears at once under <a href="#/live">Live</a>.

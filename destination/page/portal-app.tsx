@@ -1,10 +1,8 @@
 import { AccessGate } from './access.js'
-import { NavLink, NotFound, Search, skip, ThemeButton, Toast, Unreachable, View } from './app.js'
-import { compact } from './format.js'
+import { Navigation, NotFound, Search, skip, ThemeButton, Toast, Unreachable, View } from './app.js'
 import { tenant } from './portal-state.js'
 import { ReplayDialog } from './replay.js'
 import { route } from './route.js'
-import { deadCount } from './state.js'
 
 /** The views that tenants have. */
 const VIEWS = ['', 'live', 'deliveries', 'destinations', 'messages', 'search']
@@ -21,21 +19,7 @@ export function PortalApp() {
         <a class="brand" href="#/">
           {tenant.value?.title ?? 'Deliveries'}
         </a>
-        <nav aria-label="Views">
-          <NavLink href="#/" view="">
-            Overview
-          </NavLink>
-          <NavLink href="#/live" view="live">
-            Live
-          </NavLink>
-          <NavLink href="#/deliveries" view="deliveries">
-            Deliveries
-          </NavLink>
-          <NavLink href="#/deliveries?state=dead" view="dead">
-            Dead letters
-            {deadCount.value > 0 && <span class="badge">{compact(deadCount.value)}</span>}
-          </NavLink>
-        </nav>
+        <Navigation />
         <Search />
         <div class="tools">
           <ThemeButton />

@@ -1,7 +1,7 @@
 // What the page of a tenant knows before anything else: this module runs first, because the address has the token.
 
 /** Whether this is the page of a tenant, and not that of the operator. */
-export const isPortal = location.pathname.startsWith('/portal')
+export const isPortal = location.pathname.endsWith('/portal')
 
 /** The token of a link that was just opened; empty if there is none. It does not stay in the address, nor in the history. */
 export function takeToken(): string {

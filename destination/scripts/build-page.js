@@ -36,8 +36,9 @@ export default async function buildPage() {
     logLevel: 'warning',
   })
   const outputs = Object.entries(metafile.outputs)
+  // Addresses are relative, so that a proxy may publish the page below a path.
   const asset = (entry) =>
-    `/assets/${basename(outputs.find(([, { entryPoint }]) => entryPoint === entry)[0])}`
+    `assets/${basename(outputs.find(([, { entryPoint }]) => entryPoint === entry)[0])}`
   const html = readFileSync(join(source, 'index.html'), 'utf8')
     .replace('ICON', `data:image/svg+xml,${encodeURIComponent(ICON)}`)
     .replace('STYLE', asset('style.css'))

@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import * as http from 'node:http'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -9,15 +10,16 @@ import { dirname, join } from 'node:path'
 import type { Locator, Page } from 'playwright-core'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
-import type { ManagedSetting } from '../../src/model/answers.js'
+import type { ManagedSetting, PortalLink } from '../../src/model/answers.js'
 import { signGuest } from '../../src/operate/portal/token.js'
+import type { Settings } from '../../src/settings/settings.js'
 import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { PATH } from '../openapi/document.js'
 import { ADMIN_TOKEN, endpoint, post, settingsFor, start, track } from '../run.js'
 import { barriers, chromiumPath, NAME, open, useBrowser } from './browser.js'
 
 /** A destination with a tenant that has deliveries, beside another one. */
-async function lived() {
+async function lived(changes: Partial<Settings> = {}) {
   const [crm, moved, other] = [await endpoint(400), await endpoint(204), await endpoint(400)]
   const settings = settingsFor([], {
     sources: [
@@ -29,6 +31,7 @@ async function lived() {
       { name: 'other', portal: { editUrls: false } },
     ],
     settingsKeys: [SETTINGS_KEY],
+    ...changes,
   })
   const running = await start(settings)
   for (const [tenant, { url }] of [
@@ -56,6 +59,30 @@ async function openAs(
   await page.getByRole('link', { name: 'Acme Ltd.' }).waitFor()
   await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
   return page
+}
+
+/** Publishes a server below a path, as a proxy does that cuts the path off. */
+async function publishBelow(path: string, target: () => string): Promise<string> {
+  const proxy = http.createServer((request, response) => {
+    const { method, headers, url = '' } = request
+    if (!url.startsWith(`${path}/`)) {
+      response.writeHead(404).end()
+      return
+    }
+    const asked = http.request(target() + url.slice(path.length), { method, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers)
+      answer.pipe(response)
+    })
+    asked.on('error', () => response.destroy()) // also when a browser goes away before the answer
+    response.on('close', () => asked.destroy())
+    request.pipe(asked)
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  onTestFinished(() => {
+    proxy.closeAllConnections()
+    proxy.close()
+  })
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${path}`
 }
 
 /** Runs the program of the document. @returns its URL, with the name of another site. */
@@ -342,5 +369,26 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
     await page.getByRole('heading', { name: 'Shared secret' }).waitFor()
     expect(await barriers(page)).toEqual([])
+  })
+
+  test('works below a path of a proxy, as the page of the operator does', async () => {
+    let adminUrl = ''
+    const url = await publishBelow('/hooks', () => adminUrl)
+    const { running } = await lived({ portal: { url, frameAncestors: [] } })
+    adminUrl = running.adminUrl
+    const { body } = await ask(running, 'POST', '/tenants/acme/link', {})
+    const page = await open((body as unknown as PortalLink).url.replace('/portal#', '/portal/#'))
+    await page.getByRole('link', { name: 'Acme Ltd.' }).waitFor()
+    expect(page.url()).toBe(`${url}/portal#/`)
+    await page.evaluate(`location.hash = '#/live'`)
+    await page.getByText('Live: new events appear here at once.').waitFor()
+    await post(running, [track('acme-live')], 'acme')
+    await page.getByRole('main').getByText('acme-live').waitFor()
+
+    const operator = await open(`${url}/`, {}, /status of 401/)
+    await operator.getByLabel('Admin token').fill(ADMIN_TOKEN)
+    await operator.keyboard.press('Enter')
+    await operator.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
+    await operator.getByRole('heading', { name: 'acme-hook' }).waitFor()
   })
 })
