@@ -1,3 +1,4 @@
+import type { Command } from 'commander'
 import type { Needs } from '../settings/check.js'
 import { localUrl } from '../settings/network.js'
 import type { Settings } from '../settings/settings.js'
@@ -9,6 +10,14 @@ export interface CollectorOptions {
   to?: string
   key?: string
   config?: string
+}
+
+/** Adds the options that say where the collector and the write key come from. */
+export function addCollectorOptions(command: Command): Command {
+  return command
+    .option('--to <url>', 'the collector')
+    .option('-k, --key <key>', 'write key of the source')
+    .option('-c, --config <file>', 'settings file that has the key and the address')
 }
 
 /** Says in help texts where the write key and the collector come from. */

@@ -1,6 +1,6 @@
 import { Argument, InvalidArgumentError, Option } from 'commander'
 import { CALL_TYPES } from '../model/call.js'
-import { COLLECTOR_HELP } from './collector.js'
+import { addCollectorOptions, COLLECTOR_HELP } from './collector.js'
 import { severalTimes, wholeNumber, type AddCommand } from './command.js'
 import { divide, toField, type ColumnMap } from './import/columns.js'
 import { FORMATS, type ImportOptions } from './import/options.js'
@@ -39,7 +39,7 @@ Examples:
   $ zcat history.ndjson.gz | hookline-destination import - --bad bad.ndjson`
 
 export const addImport: AddCommand = (program) => {
-  program
+  const command = program
     .command('import')
     .description('send calls from a file with the client')
     .addArgument(
@@ -59,9 +59,7 @@ export const addImport: AddCommand = (program) => {
       severalTimes(addToMap),
       {},
     )
-    .option('--to <url>', 'the collector')
-    .option('-k, --key <key>', 'write key of the source')
-    .option('-c, --config <file>', 'settings file that has the key and the address')
+  addCollectorOptions(command)
     .option('--rate <n>', 'most calls per second', wholeNumber(1, 1_000_000))
     .option(
       '--name <name>',

@@ -27,8 +27,10 @@ export interface MigrateParts {
 
 const EXAMPLES = `
 Moves everything that is stored: the backlog with its attempts and the time of the next attempt, the dead letters, the
-log, and the settings that were made at run time. First stop every process that uses the first store. The second store may be in use. Nothing is deleted from the
-first store. If the move is interrupted, run the same command again: it does not change what the second store has already.
+log, and the settings that were made at run time. First stop every process that uses the first store, also those of the role collector:
+on PostgreSQL, the command refuses to run while a process delivers from it, but it can't see one that only collects. What such a process
+accepts stays in the first store: stop it, and run the command again. The second store may be in use. Nothing is deleted from the first
+store. If the move is interrupted, run the same command again: it does not change what the second store has already.
 At the end, the command compares the deliveries of both stores.
 
 Examples:
@@ -139,7 +141,10 @@ function describe(result: Migrated, from: string, to: string): string {
     ),
   ]
   if (different > 0) {
-    lines.push('The stores differ. Keep the first store, and run the same command again.')
+    lines.push(
+      'The stores differ. Keep the first store. If a process still used it, stop it first, and run the same command again. Running it again ' +
+        'changes nothing that the second store already had. If that is an older copy, use an empty store as the second one.',
+    )
   } else if (formerServers) {
     lines.push(
       `All that ${from} has is in ${to}. What other servers still have was not moved: shares of this store came from ` +

@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander'
 import { SettingsError } from '../settings/settings-error.js'
 import { version } from '../version.js'
 import { CommandError, EXIT, refuseUnclear, type AddCommand } from './command.js'
+import { explainOpenFiles } from './open-files.js'
 
 const EXIT_CODES = `
 Exit codes:
@@ -60,6 +61,8 @@ function explain(error: unknown): { code: string; message: string; exitCode: num
   if (error instanceof SettingsError) {
     return { code: error.code, message: error.message, exitCode: EXIT.usage }
   }
+  const files = explainOpenFiles(error)
+  if (files !== undefined) return { code: 'failed', message: files, exitCode: EXIT.failed }
   const message = error instanceof Error ? (error.stack ?? error.message) : String(error)
   return { code: 'internal_error', message, exitCode: EXIT.failed }
 }

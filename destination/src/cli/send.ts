@@ -6,7 +6,12 @@ import { changedNumbers } from '../model/changed-numbers.js'
 import type { ShownTrace } from '../model/answers.js'
 import { printable } from '../observe/printable.js'
 import { findAdmin } from './admin-client.js'
-import { COLLECTOR_HELP, findCollector, type CollectorOptions } from './collector.js'
+import {
+  addCollectorOptions,
+  COLLECTOR_HELP,
+  findCollector,
+  type CollectorOptions,
+} from './collector.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import type { CallOptions } from './send/deliver.js'
 import { createLook, untilSettled, type Look } from './send/wait.js'
@@ -37,13 +42,11 @@ Examples:
   $ hookline-destination send alias --user u1 --previous visitor-7 --json`
 
 export const addSend: AddCommand = (program) => {
-  program
+  const command = program
     .command('send')
     .description('send one call to a collector, and wait for the result')
     .addArgument(new Argument('<type>', 'type of the call').choices(CALL_TYPES))
-    .option('--to <url>', 'the collector')
-    .option('-k, --key <key>', 'write key of the source')
-    .option('-c, --config <file>', 'settings file that has the key and the address')
+  addCollectorOptions(command)
     .option('-u, --user <id>', 'userId')
     .option('-a, --anonymous <id>', 'anonymousId')
     .option('-e, --event <name>', 'name of the event, for track')
@@ -109,7 +112,7 @@ async function send(type: CallType, options: SendOptions): Promise<void> {
   }
   const sent = { messageId, attempts: report?.attempts }
   if (error) {
-    const why = explain(error, options)
+    const why = explain(error, options, messageId)
     print({ delivered: false, ...sent, error: { code: error.code, message: why } })
     const call = printable(`${messageId}, ${describeCall(type, options)}`)
     const exitCode = error.code === 'rejected' ? EXIT.failed : EXIT.unreachable
@@ -123,14 +126,14 @@ async function send(type: CallType, options: SendOptions): Promise<void> {
     print({ delivered: true, ...sent })
     return
   }
-  const deliveries = await untilSettled(look, endsAt).catch((failed: unknown) => {
+  const { deliveries, now } = await untilSettled(look, endsAt).catch((failed: unknown) => {
     if (!(failed instanceof CommandError)) throw failed
     const message = `Its delivery could not be followed: ${failed.message}`
     print({ delivered: false, ...sent, error: { code: 'not_followed', message } })
     throw new CommandError(EXIT.unreachable, json ? '' : message)
   })
   print({ delivered: deliveries.every(isDelivered), ...sent, deliveries })
-  if (!json) console.log(traceLines(deliveries, Date.now()).join('\n'))
+  if (!json) console.log(traceLines(deliveries, now).join('\n'))
   requireDelivered(deliveries, options)
 }
 
@@ -182,14 +185,23 @@ function isDelivered({ state }: ShownTrace): boolean {
   return state === 'done'
 }
 
-/** Why the call was not accepted. The client's own message for a timeout names its method `close`, which nobody called. */
-function explain({ code, message }: HooklineError, { timeout }: SendOptions): string {
+/**
+ * Why the call was not accepted, and what to do. The client's own message for a timeout names its method `close`, which nobody called.
+ */
+function explain(
+  { code, message }: HooklineError,
+  { timeout }: SendOptions,
+  messageId: string,
+): string {
   if (code !== 'close_timeout') return message
   const failure = / The last attempt failed: .+$/.exec(message)
   const what = failure
     ? `It was not accepted within ${timeout} ms.${failure[0]}`
     : `There was no answer within ${timeout} ms.`
-  return `${what} The call may or may not have arrived.`
+  const advice = message.includes(' answered 503')
+    ? ' The collector takes no calls now: its log and its /readyz say why.'
+    : ''
+  return `${what} The call may or may not have arrived.${advice} To send it again, add --message-id ${messageId}.`
 }
 
 function effortOf(report: DeliveredReport | undefined): string {

@@ -12,7 +12,7 @@ The page is at the address that the command prints. Its token, which replays nee
 
 SIGHUP reads the settings again. If they are wrong, the old ones stay in use. SIGTERM and SIGINT let requests under way
 finish, and end the process within 10 s, with exit code 0, or 1 if the store has not taken their results. A second signal ends it
-at once, with exit code 1.
+at once, with exit code 1, or by SIGKILL (137 in a shell) if a call of SQLite takes longer than 1 s.
 
 Examples:
   $ hookline-destination serve --init          # writes example settings, and starts with them

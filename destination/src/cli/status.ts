@@ -7,6 +7,9 @@ import { inWords, timeOf } from './shown-time.js'
 import { table } from './table.js'
 
 const EXAMPLES = `
+If several processes share a store, what waits and what is dead is that of all of them. The calls of a source, and the circuit breaker,
+the counts and the last failure of an endpoint are what the process that you ask has seen since its start.
+
 Examples:
   $ hookline-destination status
   $ hookline-destination status --json | jq '.destinations[] | select(.dead > 0) | .name'

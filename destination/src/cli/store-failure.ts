@@ -1,5 +1,5 @@
 import type { StoreError } from '../store/store-error.js'
-import { EXIT, type ExitCode } from './command.js'
+import { CommandError, EXIT } from './command.js'
 
 /** Whether the same command may work later, although it can't use the store now. */
 export function mayWorkLater({ code, isUnreachable, mayPass }: StoreError): boolean {
@@ -11,7 +11,8 @@ export function codeOf({ code }: StoreError): string | undefined {
   return code === 'failed' ? undefined : code
 }
 
-/** The exit code of a command that can't use the store. */
-export function exitCodeOf(failure: StoreError): ExitCode {
-  return mayWorkLater(failure) ? EXIT.unreachable : EXIT.failed
+/** The error of a command that can't use the store. */
+export function cannotUse(failure: StoreError, message = failure.message): CommandError {
+  const exitCode = mayWorkLater(failure) ? EXIT.unreachable : EXIT.failed
+  return new CommandError(exitCode, message, codeOf(failure))
 }

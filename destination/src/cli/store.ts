@@ -5,7 +5,7 @@ import type { Directory, MoveProgress, Servers, Store } from '../store/store.js'
 import type { StoreError } from '../store/store-error.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
-import { codeOf, exitCodeOf } from './store-failure.js'
+import { cannotUse } from './store-failure.js'
 import { table } from './table.js'
 
 /** What the commands need of the store. */
@@ -163,7 +163,7 @@ async function move(parts: StoreParts, plan: Plan, options: CommonOptions): Prom
       if (error instanceof CommandError || (error as StoreError).code === 'unsupported') throw error
       const again = 'What has begun continues when you run the same command again.'
       const failure = error as StoreError
-      throw new CommandError(exitCodeOf(failure), `${failure.message}\n${again}`, codeOf(failure))
+      throw cannotUse(failure, `${failure.message}\n${again}`)
     }
     const ways = [...latest.values()]
     if (options.json) console.log(JSON.stringify({ ways }))
@@ -216,8 +216,8 @@ async function withServers(
   } catch (error) {
     if ((error as Error).name !== 'StoreError') throw error
     const failure = error as StoreError
-    const exitCode = failure.code === 'unsupported' ? EXIT.usage : exitCodeOf(failure)
-    throw new CommandError(exitCode, failure.message, codeOf(failure))
+    if (failure.code !== 'unsupported') throw cannotUse(failure)
+    throw new CommandError(EXIT.usage, failure.message, failure.code)
   } finally {
     await store?.close()
   }

@@ -20,6 +20,7 @@ interface TailOptions extends AdminOptions, MessageFilter {
 const EXAMPLES = `
 Prints calls and attempts as they happen, at most 50 a second. --type, --event and --user choose calls; --destination and
 --failed choose attempts. The deletion of a user is not a call: it only has attempts. Exits with 3 if the destination ends the connection.
+If several processes share a store, each prints its own: a collector has calls, and a worker has the attempts that it made.
 
 Examples:
   $ hookline-destination tail

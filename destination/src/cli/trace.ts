@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { accessSync, constants } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
 import type { ShownAttempt, ShownMessage, ShownTrace } from '../model/answers.js'
 import type { Trace } from '../model/delivery.js'
@@ -14,9 +14,9 @@ import {
   UnreachableError,
   type AdminOptions,
 } from './admin-client.js'
-import { CommandError, type AddCommand } from './command.js'
+import type { AddCommand } from './command.js'
 import { inWords, timeOf } from './shown-time.js'
-import { codeOf, exitCodeOf } from './store-failure.js'
+import { cannotUse } from './store-failure.js'
 
 const EXAMPLES = `
 Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
@@ -58,19 +58,21 @@ export function addTrace(parts: TraceParts): AddCommand {
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(async (messageId: string, options: AdminOptions & { json?: true }) => {
-        const deliveries = await findEither(parts, messageId, options)
+        const { deliveries, now } = await findEither(parts, messageId, options)
         if (options.json) console.log(JSON.stringify({ deliveries }, null, 2))
-        else console.log(traceLines(deliveries, Date.now()).join('\n'))
+        else console.log(traceLines(deliveries, now).join('\n'))
       })
   }
 }
 
+/** The deliveries of a message, and the time by the clock of the store, which the clock of this machine may not be. */
+interface Found {
+  deliveries: ShownTrace[]
+  now: number
+}
+
 /** Finds a message by its id, or else by the id that an X-Message-Id encodes. */
-async function findEither(
-  parts: TraceParts,
-  given: string,
-  options: AdminOptions,
-): Promise<ShownTrace[]> {
+async function findEither(parts: TraceParts, given: string, options: AdminOptions): Promise<Found> {
   try {
     return await find(parts, given, options)
   } catch (error) {
@@ -89,15 +91,10 @@ function decode(text: string): string {
   }
 }
 
-async function find(
-  parts: TraceParts,
-  messageId: string,
-  options: AdminOptions,
-): Promise<ShownTrace[]> {
+async function find(parts: TraceParts, messageId: string, options: AdminOptions): Promise<Found> {
   try {
     const { ask } = await findAdmin(options)
-    const answer = await ask(`/messages?messageId=${encodeURIComponent(messageId)}`)
-    return (answer as ShownMessage).deliveries
+    return (await ask(`/messages?messageId=${encodeURIComponent(messageId)}`)) as ShownMessage
   } catch (error) {
     if (!(error instanceof UnreachableError) || error.file === undefined) throw error
     const settings = await readAll(error.file, error)
@@ -105,7 +102,7 @@ async function find(
     const found = await look(parts, settings, messageId, () => {
       console.error(`No destination runs. This is what its store has, ${path}:`)
     })
-    if (found.length > 0) return found
+    if (found.deliveries.length > 0) return found
     throw new AdminError(
       'unknown_message',
       `There is no message ${JSON.stringify(messageId)}.`,
@@ -127,15 +124,29 @@ async function readAll(file: string, unreachable: UnreachableError): Promise<Set
 }
 
 /**
- * The path of the store, if it is a file that exists. Opening a store that does not exist would create it.
+ * The path of the store, if it is a file that this user may open. Opening a store that does not exist would create it.
  *
- * @throws the given error, which then names the path if there is no file.
+ * @throws the given error, which then names the path, and why the file can't be used.
  */
 function requireFile(store: Settings['store'], unreachable: UnreachableError): string {
   if (typeof store !== 'string' || !store.startsWith('sqlite:')) throw unreachable
   const named = store.slice('sqlite:'.length)
   const path = resolve(named)
-  if (existsSync(path)) return path
+  let failure: NodeJS.ErrnoException
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK)
+    return path
+  } catch (error) {
+    failure = error as NodeJS.ErrnoException
+  }
+  if (failure.code !== 'ENOENT' && failure.code !== 'ENOTDIR') {
+    const isDenied = failure.code === 'EACCES' || failure.code === 'EPERM'
+    const advice = isDenied ? ' Run the command as the user of the destination.' : ''
+    throw new UnreachableError(
+      `${unreachable.message} The store at ${path} can't be opened instead: ${failure.message}.${advice}`,
+      unreachable.file,
+    )
+  }
   const why = isAbsolute(named)
     ? ''
     : ' The path in the settings is relative: run the command in the folder where the destination runs.'
@@ -151,20 +162,21 @@ async function look(
   settings: Settings,
   messageId: string,
   opened: () => void,
-): Promise<ShownTrace[]> {
+): Promise<Found> {
   let store: Store
   try {
     store = await open(settings.store, { mustExist: true })
   } catch (error) {
-    const failure = error as StoreError
-    throw new CommandError(exitCodeOf(failure), failure.message, codeOf(failure))
+    throw cannotUse(error as StoreError)
   }
   opened()
   try {
     const destinations = await readDestinations(settings, store)
     const pauses = await readPauses(store)
     const isPaused = (destination: string) => pauses.of(destination) !== undefined
-    return (await store.trace(messageId)).map((trace) => show(trace, destinations, isPaused))
+    const traces = await store.trace(messageId)
+    const deliveries = traces.map((trace) => show(trace, destinations, isPaused))
+    return { deliveries, now: store.clock.wall() }
   } finally {
     await store.close()
   }

@@ -34,7 +34,7 @@ test('killed in the middle goes on there, and each line is stored once', async (
   expect(third.stderr).toContain('line 4321: not valid JSON: ')
   expect(third.stdout).toBe(
     'There are no new lines to import.\n' +
-      'An earlier import of this file refused 1 lines. Correct them, then import the whole file with --restart.\n',
+      'An earlier import of this file refused 1 line. Correct it, then import the whole file with --restart.\n',
   )
   expect(third.code).toBe(1)
 

@@ -138,8 +138,8 @@ describe('import', { concurrent: true }, () => {
     const folder = folderOf(0, 0)
     writeFileSync(join(folder, 'plain.ndjson'), '{"event":"E","userId":"u"}\n')
     const args = ['import', 'plain.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1']
-    expect((await run(args, { folder })).stdout).toContain('1 lines were refused.\n')
-    expect((await run(args, { folder })).stdout).toContain('Correct them, then')
+    expect((await run(args, { folder })).stdout).toContain('1 line was refused.\n')
+    expect((await run(args, { folder })).stdout).toContain('Correct it, then')
     // What was refused stays of the first import, whatever options come between.
     for (const type of ['track', 'page']) {
       const { code, stdout } = await run([...args, '--type', type], { folder })
@@ -147,8 +147,8 @@ describe('import', { concurrent: true }, () => {
         code: 1,
         stdout:
           'There are no new lines to import.\n' +
-          'An earlier import of this file refused 1 lines. It had no --type, --map or --format. ' +
-          'To read them as this command says, add --restart: calls that were accepted are forwarded once.\n',
+          'An earlier import of this file refused 1 line. It had no --type, --map or --format. ' +
+          'To read the lines as this command says, add --restart: calls that were accepted are forwarded once.\n',
       })
     }
   })
@@ -231,7 +231,7 @@ describe('import', { concurrent: true }, () => {
     expect(ended.code).toBe(1)
     expect(ended.stderr).toMatch(/^line 3: .*userId.*\nline 4: .*event.*\n$/)
     expect(ended.stdout).toBe(
-      '1 calls are valid. Nothing was sent.\n2 lines were refused.\n1 calls have no timestamp. They get the current time.\n',
+      '1 call is valid. Nothing was sent.\n2 lines were refused.\n1 call has no timestamp. It gets the current time.\n',
     )
   })
 
@@ -249,7 +249,7 @@ describe('import', { concurrent: true }, () => {
       'line 3: properties.total: The number 1e400 is forwarded as null, because it is too large for JavaScript. Send it as a string to keep its value.\n',
     )
     expect(ended.stdout).toBe(
-      '2 calls are valid. Nothing was sent.\n1 numbers are forwarded with other values.\n',
+      '2 calls are valid. Nothing was sent.\n1 number is forwarded with another value.\n',
     )
     const { stdout } = await run([...args, '--json'], { folder })
     expect(JSON.parse(stdout)).toMatchObject({ accepted: 2, bad: 0, changedNumbers: 1 })

@@ -1,4 +1,4 @@
-import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer as createProxy, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer, type AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
@@ -46,6 +46,19 @@ async function withDead(...messages: string[]) {
 }
 
 describe('trace', () => {
+  test('counts from the time of the store, whatever the clock of this machine shows', async () => {
+    const now = Date.now() + 3_600_000
+    const waits = { state: 'backlog', receivedAt: now, dueAt: now + 30_000, attempts: [] }
+    const delivery = { ...waits, messageId: 'm', deadlineAt: null, hold: null }
+    await using proxy = createProxy((_request, response) => {
+      response.end(JSON.stringify({ deliveries: [delivery], now }))
+    })
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+    const { port } = proxy.address() as AddressInfo
+    const { stdout } = await as({ adminUrl: `http://127.0.0.1:${port}` })('trace', 'm')
+    expect(stdout).toMatch(/The next attempt is due .*, in 30 s\.\n$/)
+  })
+
   test('tells of a message what became of it', async () => {
     const { crm, cli } = await withDead('m/1')
     const { code, stdout } = await cli('trace', 'm/1')
@@ -158,6 +171,15 @@ describe('trace', () => {
       code: 3,
       stderr: expect.stringContaining(
         `There is no store at ${join(folder, 'store.db')} to read instead.\n`,
+      ) as string,
+    })
+    const loop = join(folder, 'loop.db')
+    symlinkSync(loop, loop)
+    const closed = await runInside(['trace', 'm', '--config', config(`sqlite:${loop}`, listen)])
+    expect(closed).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(
+        /The store at \S+loop\.db can't be opened instead: ELOOP.*\.\n$/,
       ) as string,
     })
     const elsewhere = await runInside(['trace', 'm', '--config', config('sqlite:./a.db', listen)])

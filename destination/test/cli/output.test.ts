@@ -85,3 +85,19 @@ describe.skipIf(process.platform !== 'linux')('output', () => {
     expect(await ended).toEqual([0, null])
   })
 })
+
+test.skipIf(process.platform !== 'linux')(
+  'a limit of open files that is too low to start is named, with its fix',
+  () => {
+    for (const command of ['serve', 'list']) {
+      const { status, stdout, stderr } = inShell(`ulimit -n 24; $RUN ${command}`)
+      expect({ status, stdout, stderr }).toEqual({
+        status: 1,
+        stdout: '',
+        stderr: expect.stringMatching(
+          /^Too many files are open \(EMFILE\): this process may open 24 at once, .*`ulimit -n 65536` .*LimitNOFILE=65536.*\n$/,
+        ) as string,
+      })
+    }
+  },
+)

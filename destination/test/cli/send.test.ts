@@ -177,7 +177,8 @@ describe.concurrent('send', () => {
       stdout: '',
       stderr:
         'Not accepted: m1, track "Order Completed" of u1.\n' +
-        'It was not accepted within 1500 ms. The last attempt failed: the endpoint answered 503. The call may or may not have arrived.\n',
+        'It was not accepted within 1500 ms. The last attempt failed: the endpoint answered 503. The call may or may not have arrived. ' +
+        'The collector takes no calls now: its log and its /readyz say why. To send it again, add --message-id m1.\n',
     })
   })
 
@@ -190,7 +191,7 @@ describe.concurrent('send', () => {
       stdout: '',
       stderr:
         'Not accepted: m1, track "Order Completed" of u1.\n' +
-        'There was no answer within 300 ms. The call may or may not have arrived.\n',
+        'There was no answer within 300 ms. The call may or may not have arrived. To send it again, add --message-id m1.\n',
     })
   })
 })

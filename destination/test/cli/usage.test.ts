@@ -73,6 +73,7 @@ describe('the command line', () => {
 
   test.skipIf(process.platform !== 'linux')(
     'migrate says which store can not be used, and ends',
+    { tags: 'long' },
     async () => {
       const folder = folderWith({})
       writeFileSync(join(folder, 'a.json'), '{}')

@@ -34,25 +34,40 @@ export function toLines(outcome: Outcome): string[] {
   const { file, bad, badBefore, meaningBefore, lost, undated, changedNumbers, toLine, isStopped } =
     outcome
   const lines = [headline(outcome)]
-  if (bad > 0) lines.push(`${count(bad)} lines were refused.`)
+  if (bad > 0) lines.push(`${counted(bad, 'line was', 'lines were')} refused.`)
   if (badBefore > 0) {
-    const earlier = `An earlier import of this file refused ${count(badBefore)} lines.`
+    const earlier = `An earlier import of this file refused ${counted(badBefore, 'line')}.`
     lines.push(
       meaningBefore === undefined
-        ? `${earlier} Correct them, then import the whole file with --restart.`
-        : `${earlier} It had ${meaningBefore || 'no --type, --map or --format'}. To read them as this command says, add --restart: ` +
+        ? `${earlier} Correct ${badBefore === 1 ? 'it' : 'them'}, then import the whole file with --restart.`
+        : `${earlier} It had ${meaningBefore || 'no --type, --map or --format'}. To read the lines as this command says, add --restart: ` +
             'calls that were accepted are forwarded once.',
     )
   }
   if (undated > 0) {
-    lines.push(`${count(undated)} calls have no timestamp. They get the current time.`)
+    const which = counted(
+      undated,
+      'call has no timestamp. It gets',
+      'calls have no timestamp. They get',
+    )
+    lines.push(`${which} the current time.`)
   }
   if (changedNumbers > 0) {
-    lines.push(`${count(changedNumbers)} numbers are forwarded with other values.`)
+    const which = counted(
+      changedNumbers,
+      'number is forwarded with another value',
+      'numbers are forwarded with other values',
+    )
+    lines.push(`${which}.`)
   }
   if (lost > 0) {
-    const why = `${count(lost)} calls were not accepted, because the collector failed for each of them again and again.`
-    lines.push(isStopped ? why : `${why} ${next(file, 'send them again')}`)
+    const which = counted(
+      lost,
+      'call was not accepted, because the collector failed for it',
+      'calls were not accepted, because the collector failed for each of them',
+    )
+    const why = `${which} again and again.`
+    lines.push(isStopped ? why : `${why} ${next(file, `send ${lost === 1 ? 'it' : 'them'} again`)}`)
   }
   if (isStopped) lines.push(`Stopped after line ${toLine}. ${next(file, 'continue')}`)
   return lines
@@ -65,11 +80,11 @@ export function exitCodeOf({ isStopped, lost, bad, badBefore }: Outcome): ExitCo
 }
 
 function headline({ dryRun, accepted, fromLine, toLine, isStopped, lost, ms }: Outcome): string {
-  if (dryRun) return `${count(accepted)} calls are valid. Nothing was sent.`
+  if (dryRun) return `${counted(accepted, 'call is', 'calls are')} valid. Nothing was sent.`
   const isNothing = toLine < fromLine && !isStopped && lost === 0
   if (isNothing) return 'There are no new lines to import.'
   const rate = Math.round(accepted / Math.max(0.001, ms / 1_000))
-  return `Imported ${count(accepted)} calls (${formatSeconds(ms / 1_000)}, ${count(rate)}/s).`
+  return `Imported ${counted(accepted, 'call')} (${formatSeconds(ms / 1_000)}, ${count(rate)}/s).`
 }
 
 /** What to do next. The progress of the standard input is not saved. */
@@ -80,4 +95,8 @@ function next(file: string, why: string): string {
 
 function count(number: number): string {
   return number.toLocaleString('en-US')
+}
+
+function counted(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`
 }

@@ -4,7 +4,6 @@ import type { Analytics, AnalyticsOptions } from 'hookline'
 import { findCollector } from '../collector.js'
 import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
-import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
 import { Import } from './import.js'
 import { meaningOf, type ImportOptions } from './options.js'
@@ -31,7 +30,9 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
     const line = before.line.toLocaleString('en-US')
     console.error(`Continuing after line ${line}, where an earlier import stopped.`)
   }
-  const printBad = printRefused(options)
+  const rest = options.bad ? `See ${options.bad}.` : 'Give --bad FILE to write them all to a file.'
+  const printBad = printFirst(`More lines were refused. ${rest}`)
+  const printChanged = printFirst('More numbers are forwarded with other values.')
   for (const { line, problem } of before?.refused ?? []) printBad(line, problem)
   const stopped = new AbortController()
   const work = new Import({
@@ -45,7 +46,9 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
     name,
     rate: options.rate,
     bad: printBad,
-    changed: printChanged(),
+    changed: (line, { path, message }) => {
+      printChanged(line, `${path}: ${message}`)
+    },
     signal: stopped.signal,
   })
   const stop = () => {
@@ -146,26 +149,13 @@ async function openCollector(
 /** The most refused lines that are printed, and the most changed numbers. */
 const MAX_PRINTED = 20
 
-/** Prints the first lines that are refused or lost. */
-function printRefused({ bad: file }: ImportOptions) {
+/** Makes what prints the problems of lines, as long as they are few, and then that there are more. */
+function printFirst(more: string) {
   let count = 0
   return (line: number, problem: string) => {
     count++
     if (count <= MAX_PRINTED) printAbove(`line ${line}: ${problem}`)
-    else if (count === MAX_PRINTED + 1) {
-      const more = file ? `See ${file}.` : 'Give --bad FILE to write them all to a file.'
-      printAbove(`More lines were refused. ${more}`)
-    }
-  }
-}
-
-/** Prints the first numbers that are imported with another value. */
-function printChanged() {
-  let count = 0
-  return (line: number, { path, message }: ChangedNumber) => {
-    count++
-    if (count <= MAX_PRINTED) printAbove(`line ${line}: ${path}: ${message}`)
-    else if (count === MAX_PRINTED + 1) printAbove('More numbers are forwarded with other values.')
+    else if (count === MAX_PRINTED + 1) printAbove(more)
   }
 }
 

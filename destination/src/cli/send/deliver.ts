@@ -75,15 +75,9 @@ function inFlags(type: CallType, error: HooklineError): string {
 function messageOf(options: CallOptions): Record<string, unknown> {
   const { user, anonymous, event, group, previous, name, category, properties, traits } = options
   const { context, integrations, timestamp, messageId } = options
-  const given = {
-    userId: user,
-    anonymousId: anonymous,
-    event,
-    groupId: group,
-    previousId: previous,
+  const fields = {
+    ...{ userId: user, anonymousId: anonymous, event, groupId: group, previousId: previous },
+    ...{ name, category, properties, traits, context, integrations, timestamp, messageId },
   }
-  const fields = { name, category, properties, traits, context, integrations, timestamp, messageId }
-  return Object.fromEntries(
-    Object.entries({ ...given, ...fields }).filter(([, value]) => value !== undefined),
-  )
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }

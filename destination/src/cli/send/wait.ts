@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { ShownMessage, ShownTrace } from '../../model/answers.js'
+import type { ShownMessage } from '../../model/answers.js'
 import { AdminError, type AskAdmin } from '../admin-client.js'
 import { CommandError, EXIT } from '../command.js'
 
@@ -7,7 +7,7 @@ import { CommandError, EXIT } from '../command.js'
 const POLL_MS = 100
 
 /** Gets the deliveries of one message as they are now; none if it is not known. */
-export type Look = () => Promise<readonly ShownTrace[]>
+export type Look = () => Promise<ShownMessage>
 
 /** Makes what looks for a message of the source with a write key. Another source may have a message with the same id. */
 export function createLook(ask: AskAdmin, messageId: string, key: string): Look {
@@ -15,9 +15,10 @@ export function createLook(ask: AskAdmin, messageId: string, key: string): Look 
   const headers = { 'X-Write-Key': encodeURIComponent(key) }
   return async () => {
     try {
-      return ((await ask(path, undefined, { headers })) as ShownMessage).deliveries
+      return (await ask(path, undefined, { headers })) as ShownMessage
     } catch (error) {
-      if (error instanceof AdminError && error.code === 'unknown_message') return []
+      if (error instanceof AdminError && error.code === 'unknown_message')
+        return { deliveries: [], now: 0 }
       throw error
     }
   }
@@ -30,13 +31,14 @@ export function createLook(ask: AskAdmin, messageId: string, key: string): Look 
  * @returns the deliveries as they are then.
  * @throws CommandError if they could not be found out.
  */
-export async function untilSettled(look: Look, endsAt: number): Promise<readonly ShownTrace[]> {
+export async function untilSettled(look: Look, endsAt: number): Promise<ShownMessage> {
   for (;;) {
     const isOver = performance.now() >= endsAt
     try {
-      const deliveries = await look()
+      const found = await look()
+      const { deliveries } = found
       const isSettled = deliveries.every(({ dueAt }) => dueAt === null)
-      if (deliveries.length > 0 && (isSettled || isOver)) return deliveries
+      if (deliveries.length > 0 && (isSettled || isOver)) return found
       if (isOver) throw new CommandError(EXIT.unreachable, UNKNOWN)
     } catch (error) {
       const mayPass = error instanceof CommandError && error.exitCode === EXIT.unreachable

@@ -3,12 +3,16 @@ import { shownFile } from '../../settings/file.js'
 import type { Settings } from '../../settings/settings.js'
 import type { StoreError } from '../../store/store-error.js'
 import { CommandError, EXIT } from '../command.js'
+import { explainOpenFiles } from '../open-files.js'
 import { codeOf } from '../store-failure.js'
 
-/** Explains why the destination did not start. An error without a code is a bug: it is returned as it is, with its stack. */
+/**
+ * Explains why the destination did not start. An error without a code is a bug: it is returned as it is, with its stack. So is that of a
+ * limit of open files, which may come of any command, and is explained for all of them.
+ */
 export function explainStart(error: unknown, settings: Settings, file: string): unknown {
   const { code, message, syscall = '', port } = error as NodeJS.ErrnoException & { port?: number }
-  if (typeof code !== 'string') return error
+  if (typeof code !== 'string' || explainOpenFiles(error) !== undefined) return error
   const isAddress = ['listen', 'getaddrinfo'].includes(syscall)
   const { listen, adminListen } = settings
   const isAdmin = adminListen !== undefined && adminListen.port === port && port !== listen.port

@@ -27,7 +27,7 @@ describe('the outcome of an import', () => {
     const lost = { ...outcome, accepted: 998, lost: 2, bad: 1, toLine: 300 }
     expect(toLines(lost)).toEqual([
       'Imported 998 calls (2 s, 499/s).',
-      '1 lines were refused.',
+      '1 line was refused.',
       '2 calls were not accepted, because the collector failed for each of them again and again. Run the same command to send them again.',
     ])
     expect(toJson(lost)).toMatchObject({ complete: false, lost: 2 })
@@ -49,6 +49,21 @@ describe('the outcome of an import', () => {
     expect(last).toBe(
       'Stopped after line 1000. Import the whole input again: calls that have arrived are forwarded once.',
     )
+  })
+
+  test('of one of each speaks of one', () => {
+    const one = { accepted: 1, bad: 1, badBefore: 1, lost: 1, undated: 1, changedNumbers: 1 }
+    expect(toLines({ ...outcome, ...one })).toEqual([
+      'Imported 1 call (2 s, 1/s).',
+      '1 line was refused.',
+      'An earlier import of this file refused 1 line. Correct it, then import the whole file with --restart.',
+      '1 call has no timestamp. It gets the current time.',
+      '1 number is forwarded with another value.',
+      '1 call was not accepted, because the collector failed for it again and again. Run the same command to send it again.',
+    ])
+    expect(toLines({ ...outcome, dryRun: true, accepted: 1 })).toEqual([
+      '1 call is valid. Nothing was sent.',
+    ])
   })
 
   test('of an earlier import counts too', () => {
