@@ -131,12 +131,14 @@ describe('on the wire', () => {
     ['year before 0', '-000001-12-31T00:00:00.000Z'],
     ['fake Date without milliseconds', '2020-01-01T00:00:00Z'],
   ])('a body is whole in a %s', async (_, time) => {
-    const spy = vi.spyOn(Date.prototype, 'toISOString').mockReturnValue(time)
+    const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.parse(time)) // the client keeps the text of a millisecond
+    const text = vi.spyOn(Date.prototype, 'toISOString').mockReturnValue(time)
     const net = scriptedFetch()
     const analytics = createClient(net)
     trackMany(analytics, 2)
     expect(await analytics.flush()).toEqual({ delivered: 2, failed: 0 })
-    spy.mockRestore()
+    text.mockRestore()
+    clock.mockRestore()
     expect(net.arrivals[0]?.body).toMatchObject({ sentAt: time, batch: [{}, { timestamp: time }] })
   })
 

@@ -61,7 +61,11 @@ export async function open(
     const asked = new URL(request.url())
     if (asked.protocol !== 'data:' && !hosts.includes(asked.host)) strangers.push(request.url())
   })
-  onTestFinished(async () => {
+  onTestFinished(async ({ task }) => {
+    if (task.result?.state === 'fail') {
+      console.log(`${task.name}: the page is at ${page.url()}, and says:`)
+      console.log(await page.locator('body').innerText().catch(String))
+    }
     await context.close()
     expect(strangers).toEqual([])
     expect(errors.filter((error) => forgiven?.test(error) !== true)).toEqual([])
