@@ -1,11 +1,21 @@
 // @module-tag long
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { closeSync, openSync, readFileSync, readSync, renameSync, statSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
-import { expect, test } from 'vitest'
+import { MessageChannel } from 'node:worker_threads'
+import { expect, test, vi } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
+import { loadDriver } from '../../../src/store/sqlite/driver.js'
+import { Engine } from '../../../src/store/sqlite/engine.js'
+import { callsUntilExit } from '../../../src/store/sqlite/exit.js'
+import { serve } from '../../../src/store/sqlite/serve.js'
+import { packDeliveries, packSettlements } from '../../../src/store/sqlite/wire.js'
 import { newDelivery } from '../contract.js'
 import { folder } from './subject.js'
+
+const at = () => ({ now: Date.now(), wall: Date.now() })
+const emptyRound = () => ({ at: at(), settlements: [], deliveries: [], claims: [], queries: [] })
 
 test('the log is copied into the file while rounds go on, and is gone after the end', async () => {
   await using place = await folder()
@@ -22,37 +32,49 @@ test('the log is copied into the file while rounds go on, and is gone after the 
   expect(() => statSync(`${path}-wal`)).toThrow('ENOENT')
 })
 
-// Where this thread gets no processor for long, a round copies the log first.
-test(
-  'under load, a long log always starts anew before a round has to copy it',
-  { retry: 3 },
-  async () => {
-    await using place = await folder()
-    const path = `${place.path}/store.db`
-    const store = await openStore(`sqlite:${path}`)
-    // A log that starts anew has another salt: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
-    const salt = () => {
-      const header = Buffer.alloc(32)
-      const log = openSync(`${path}-wal`, 'r')
-      readSync(log, header)
-      closeSync(log)
-      return header.readUInt32BE(16)
-    }
-    const put = () => store.put([newDelivery({ messageId: randomUUID() })])
-    // The thread has started once it has copied something.
-    const before = statSync(path).size
-    const putAndLook = async () => {
-      await put()
-      return statSync(path).size
-    }
-    await expect.poll(putAndLook).toBeGreaterThan(before)
-    const salts = new Set<number>()
-    while (salts.add(salt()).size < 30) await put()
-    // A round copies a log of 4,000 pages itself. The log keeps its size when it starts anew.
-    expect(statSync(`${path}-wal`).size).toBeLessThan(4_000 * 4_096)
-    await store.close()
-  },
-)
+// Both hold however fast the disk and the processors are. Together they say how a long log starts anew although rounds never pause.
+test('once the thread has copied a long log, the engine is to copy the rest of it', async () => {
+  await using place = await folder()
+  const checkpoint = vi.spyOn(Engine.prototype, 'checkpoint')
+  const { port1: port, port2 } = new MessageChannel()
+  const data = { path: `${place.path}/store.db`, driver: undefined, calls: callsUntilExit() }
+  await serve(port2, { ...data, at: at(), isRestart: false })
+  await once(port, 'message')
+  while (checkpoint.mock.calls.length === 0) {
+    const deliveries = packDeliveries([newDelivery({ messageId: randomUUID() })])
+    port.postMessage({ ...emptyRound(), deliveries, settlements: packSettlements([]) })
+    await once(port, 'message')
+  }
+  port.postMessage({ closeAt: at() })
+  await once(port, 'close')
+  checkpoint.mockRestore()
+})
+
+test('the next round starts a log anew that the engine has copied', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const engine = new Engine(await loadDriver(), { path, at: at(), isRestart: false })
+  // A log that starts anew has another salt: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+  const salt = () => {
+    const header = Buffer.alloc(32)
+    const log = openSync(`${path}-wal`, 'r')
+    readSync(log, header)
+    closeSync(log)
+    return header.readUInt32BE(16)
+  }
+  const put = () => {
+    const messageId = randomUUID()
+    engine.run({ ...emptyRound(), deliveries: [newDelivery({ messageId })] })
+  }
+  put()
+  const before = salt()
+  put()
+  expect(salt()).toBe(before)
+  engine.checkpoint()
+  put()
+  expect(salt()).not.toBe(before)
+  engine.close(at())
+})
 
 // Without its locks, the next program that closes the file deletes the log that the store still writes to.
 test.runIf(process.platform === 'linux')('the store keeps its locks on the file', async () => {
