@@ -103,8 +103,10 @@ export class Analytics<
   /** @internal */ constructor(writeKey: string, options: AnalyticsOptions, pace: Pace)
   constructor(writeKey: string, options: AnalyticsOptions = {}, pace = PACE) {
     const settings = checkOptions(writeKey, options)
-    this.flush = this.flush.bind(this) // these are given as listeners, of signals for example
-    this.close = this.close.bind(this)
+    // They may be taken off the client, or given as listeners.
+    for (const name of [...MESSAGE_TYPES, 'deliver', 'flush', 'close', 'stats'] as const) {
+      this[name] = (this[name] as () => unknown).bind(this) as never
+    }
     this.#settings = settings
     this.#pace = pace
     this.#log = createLog(settings.logger)

@@ -27,7 +27,8 @@ export interface FetchInit {
   readonly method: 'POST'
   /** Authorization, content type and encoding, user agent, count of retries, and the option `headers`. */
   readonly headers: Record<string, string>
-  /** A batch as JSON, perhaps compressed: the kind of `Uint8Array` that `fetch` takes in all versions of TypeScript. */
+  /** A batch as JSON, perhaps compressed. */
+  // This type is the kind of Uint8Array that `fetch` takes in all versions of TypeScript.
   readonly body: ReturnType<Uint8ArrayConstructor['of']>
   /** Redirects are not to be followed. */
   readonly redirect: 'manual'

@@ -1017,6 +1017,24 @@ describe('close', () => {
     },
   )
 
+  test('and every call work when they are taken off the client', async () => {
+    const net = scriptedFetch()
+    // eslint-disable-next-line @typescript-eslint/unbound-method -- an application may take them
+    const { identify, track, page, screen, group, alias, deliver, flush, stats } = createClient(net)
+    const userId = 'u'
+    identify({ userId })
+    track({ userId, event: 'Signed Up' })
+    page({ userId })
+    screen({ userId })
+    group({ userId, groupId: 'g' })
+    alias({ userId, previousId: 'p' })
+    expect(await deliver('track', { userId, event: 'Paid' })).toEqual({ delivered: true })
+    expect(await flush()).toEqual({ delivered: 0, failed: 0 })
+    expect(stats()).toMatchObject({ accepted: 7, delivered: 7 })
+    const types = net.arrivals.flatMap(({ messages }) => messages.map(({ type }) => type))
+    expect(types).toEqual(['identify', 'track', 'page', 'screen', 'group', 'alias', 'track'])
+  })
+
   test.each([-1, NaN, '5', null, 2_147_483_648])('refuses a timeout of %s', (timeout) => {
     const analytics = createClient(scriptedFetch())
     for (const method of ['flush', 'close'] as const) {
