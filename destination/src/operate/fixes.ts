@@ -29,13 +29,13 @@ export const FIXES = {
 
 /** What may be the reason of each status with which receivers refuse a signature, too. */
 const BY_STATUS_OF_SIGNED: Readonly<Record<number, string>> = {
-  400: `The answer of the endpoint or its log may name what it does not accept: the body, a header or the signature. For the signature, ${SECRET}`,
+  400: `The answer of the endpoint or its log may name what it does not accept: the body, a header, http at a port for https, or the signature. For the signature, ${SECRET}`,
   401: `The endpoint may not accept the signature: ${SECRET} If it needs a password or a key, set it in the headers of the endpoint.`,
   403: `The endpoint, or a firewall in front of it, does not permit the request. If it does not accept the signature, ${SECRET}`,
 }
 
 const BY_STATUS_OF_UNSIGNED: Readonly<Record<number, string>> = {
-  400: `The answer of the endpoint or its log may name what it does not accept. ${UNSIGNED}`,
+  400: `The answer of the endpoint or its log may name what it does not accept, such as http at a port for https. ${UNSIGNED}`,
   401: `${UNSIGNED} If it needs a password or a key, set it in the headers of the endpoint.`,
   403: `The endpoint, or a firewall in front of it, does not permit the request. ${UNSIGNED}`,
 }

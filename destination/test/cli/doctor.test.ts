@@ -177,6 +177,17 @@ describe('doctor', () => {
   })
 
   test.each([
+    [400, 'skipped'],
+    [401, 'failed'],
+    [403, 'failed'],
+    [500, 'skipped'],
+  ])('of the status %i says that the signature is %s', async (status, state) => {
+    const crm = await endpoint(status)
+    const { findings } = await doctor(crm.url, {}, '--secret', 'known')
+    expect(findings.find(({ step }) => step === 'signature')).toMatchObject({ state })
+  })
+
+  test.each([
     [404, /Check the host and the path of the URL/],
     [400, /may name what it does not accept/],
     [307, undefined],

@@ -135,7 +135,9 @@ describe('a test of a destination', () => {
       ...[false, false, false, false],
     ])
     expect(signed).toMatchObject([
-      expect.stringContaining('may name what it does not accept: the body, a header or the sign'),
+      expect.stringContaining(
+        'may name what it does not accept: the body, a header, http at a port for https, or the sign',
+      ),
       expect.stringContaining('If it needs a password or a key'),
       expect.stringContaining('or a firewall in front of it'),
       expect.stringContaining('removed for good'),
