@@ -1,4 +1,5 @@
 // An Express application that sets the user, the ip and the trace id once for each request.
+import { randomUUID } from 'node:crypto'
 import express from 'express'
 import { Analytics } from 'hookline'
 import { createRequestContext } from 'hookline/request-context'
@@ -11,7 +12,7 @@ const app = express()
 app.use(express.json())
 app.use((req, _res, next) => {
   const context = { ip: req.ip, traceId: req.get('X-Trace-Id') }
-  request.run({ anonymousId: req.get('X-Visitor-Id'), context }, next)
+  request.run({ anonymousId: req.get('X-Visitor-Id') || randomUUID(), context }, next)
 })
 app.post('/login', (req, res) => {
   const { userId } = req.body as { userId: string }

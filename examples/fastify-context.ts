@@ -1,4 +1,5 @@
 // A Fastify application that sets the user, the ip and the trace id once for each request.
+import { randomUUID } from 'node:crypto'
 import fastify from 'fastify'
 import { Analytics } from 'hookline'
 import { createRequestContext } from 'hookline/request-context'
@@ -15,7 +16,7 @@ interface Headers {
 const app = fastify()
 app.addHook<{ Headers: Headers }>('onRequest', (req, _reply, done) => {
   const context = { ip: req.ip, traceId: req.headers['x-trace-id'] }
-  request.run({ anonymousId: req.headers['x-visitor-id'], context }, done)
+  request.run({ anonymousId: req.headers['x-visitor-id'] || randomUUID(), context }, done)
 })
 app.post<{ Body: { userId: string } }>('/login', (req, reply) => {
   request.set({ userId: req.body.userId })

@@ -115,6 +115,7 @@ type Call = (message: unknown, callback?: Callback) => void
  *
  * @example
  * ```ts
+ * import { randomUUID } from 'node:crypto'
  * import express from 'express'
  * import { createRequestContext } from 'hookline/request-context'
  *
@@ -122,7 +123,8 @@ type Call = (message: unknown, callback?: Callback) => void
  *
  * const app = express()
  * app.use((req, res, next) => {
- *   request.run({ anonymousId: req.get('X-Visitor'), context: { ip: req.ip } }, next)
+ *   const anonymousId = req.get('X-Visitor-Id') || randomUUID()
+ *   request.run({ anonymousId, context: { ip: req.ip } }, next)
  * })
  * app.post('/orders', (req, res) => {
  *   request.track({ event: 'Order Completed' })
@@ -222,18 +224,24 @@ function copyOf(value: unknown): unknown {
 /** Completes a message. What is none stays as it is: the client says what is wrong with it. */
 function complete(message: unknown, fields: RequestFields): unknown {
   if (typeof message !== 'object' || message === null || Array.isArray(message)) return message
+  const given = Object.entries(fields).flatMap(([name, value]) =>
+    value === undefined ? [] : [name],
+  )
+  const get = (name: string | symbol): unknown => {
+    const own: unknown = Reflect.get(message, name)
+    return Object.hasOwn(fields, name)
+      ? joinValues<unknown>(fields[name as keyof RequestFields], own)
+      : own
+  }
   // The client reads each field of a message, also one that it inherits: only then, so that a getter that throws does so there.
   return new Proxy(Object.create(message) as object, {
-    get: (_, name) => {
-      const own: unknown = Reflect.get(message, name)
-      return Object.hasOwn(fields, name)
-        ? joinValues<unknown>(fields[name as keyof RequestFields], own)
-        : own
-    },
-    // It refuses a field that no message has, and asks for the fields by these.
-    ownKeys: () => Reflect.ownKeys(message),
+    get: (_, name) => get(name),
+    // A client of another kind may copy the message, and the client itself refuses a field that no message has.
+    ownKeys: () => [...new Set([...Reflect.ownKeys(message), ...given])],
     getOwnPropertyDescriptor: (_, name) => {
-      const own = Reflect.getOwnPropertyDescriptor(message, name)
+      const own = given.includes(name as string)
+        ? { enumerable: true, get: () => get(name) }
+        : Reflect.getOwnPropertyDescriptor(message, name)
       return own && { ...own, configurable: true } // a Proxy may not say otherwise
     },
   })

@@ -642,6 +642,30 @@ test('a runtime without AsyncLocalStorage gets an error that says what to do', a
   expect(stdout).toMatch(/needs AsyncLocalStorage.+nodejs_compat/)
 })
 
+test('a client that copies the message gets the fields, too', () => {
+  const recorded: unknown[] = []
+  const record = (message: object) => {
+    recorded.push({ ...message, plan: 'pro' }, Object.assign({}, message), { ...message })
+    recorded.push(JSON.parse(JSON.stringify(message)))
+  }
+  const calls = { identify: record, track: record, page: record, screen: record, group: record }
+  const request = createRequestContext({ ...calls, alias: record })
+  const context = { ip: '192.0.2.1' }
+  const integrations = { All: false }
+  request.run({ userId: 'u', context, integrations }, () => {
+    request.track({ event: 'e', context: { locale: 'de' } })
+  })
+  const whole = {
+    event: 'e',
+    context: { ip: '192.0.2.1', locale: 'de' },
+    userId: 'u',
+    integrations,
+  }
+  expect(recorded).toEqual([{ ...whole, plan: 'pro' }, whole, whole, whole])
+  // A spread of an undefined field would replace what another decorator has added.
+  expect(Object.keys(recorded[1] as object).sort()).toEqual(Object.keys(whole).sort())
+})
+
 test('a message may inherit its fields, or compute them: the client reads the same as outside of a run', async () => {
   class Ordered {
     readonly #total = 42
