@@ -237,7 +237,13 @@ export class Lease {
     if (state === 'held') {
       const beatMs = nowMs()
       const beatAt = new Date()
-      fs.futimesSync(this.#fd, beatAt, beatAt)
+      try {
+        fs.futimesSync(this.#fd, beatAt, beatAt)
+      } catch (error) {
+        // Node's permission model allows this by the path alone. If a watcher has just moved the file, it is no beat.
+        if (!hasCode(error, 'ERR_ACCESS_DENIED')) throw error
+        fs.utimesSync(ownerFile(this.folder), beatAt, beatAt)
+      }
       try {
         fs.utimesSync(this.folder, beatAt, beatAt)
       } catch {

@@ -169,16 +169,17 @@ else parentPort.on('message', obey)
 export const canRunAs = (folder: string, uid: number) =>
   spawnSync(process.execPath, ['--check', join(folder, 'peer.js')], { uid }).status === 0
 
-/** Starts a process that does what it is told, as another user if `uid` is given. */
+/** Starts a process that does what it is told, as another user if `uid` is given, with these flags of Node. */
 export function startPeer(
   folder: string,
   name: string,
   directory: string,
   endpoint: string,
-  uid?: number,
+  { uid, flags = [] }: { uid?: number | undefined; flags?: readonly string[] } = {},
 ) {
   const order = JSON.stringify({ name, directory, endpoint })
-  const child = spawn(process.execPath, [join(folder, 'peer.js'), order], { stdio: 'pipe', uid })
+  const given = [...flags, join(folder, 'peer.js'), order]
+  const child = spawn(process.execPath, given, { stdio: 'pipe', uid })
   const returned = new Map<string, number>()
   const outcomes: { message: string; code: string }[] = []
   const told = new Set<string>()

@@ -17,8 +17,13 @@ const until = async (holds: () => boolean) => {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
 }
 
-function start(name: string, directory: string, { url }: Collector, uid?: number) {
-  const peer = startPeer(folder, name, directory, url, uid)
+function start(
+  name: string,
+  directory: string,
+  { url }: Collector,
+  how: Parameters<typeof startPeer>[4] = {},
+) {
+  const peer = startPeer(folder, name, directory, url, how)
   onTestFinished(() => peer.kill())
   return peer
 }
@@ -26,6 +31,12 @@ function start(name: string, directory: string, { url }: Collector, uid?: number
 const idsOf = ({ messages }: Arrival) => messages.map(({ messageId }) => messageId)
 const ids = (name: string, from: number, to: number) =>
   Array.from({ length: to - from }, (_, i) => `${name}.${from + i}`)
+
+/** Waits for more beats than a takeover needs: each one sets the time of the folder. */
+async function beats(client: string) {
+  const seen = new Set<number>()
+  await until(() => seen.add(statSync(client).mtimeMs).size > 10)
+}
 
 describe('a client whose process lives', () => {
   test('takes over nothing once its close() has begun', async () => {
@@ -99,6 +110,32 @@ describe('a client whose process lives', () => {
   })
 })
 
+test('under the permission model of Node, a client is not taken for dead, and keeps its messages on disk', async () => {
+  const collector = await startCollector()
+  collector.otherwise(({ path }) => (path === '/guarded' ? 503 : 200))
+  const directory = temporary()
+  const isStable = process.allowedNodeEnvironmentFlags.has('--permission')
+  const model = isStable ? '--permission' : '--experimental-permission'
+  const rights = ['--allow-fs-read=*', `--allow-fs-write=${directory}`]
+  const guarded = start('guarded', directory, collector, {
+    flags: ['--no-warnings', model, ...rights],
+  })
+  guarded.order('record', 50)
+  await until(() => guarded.returned.get('guarded') === 50)
+  const [client = ''] = files(directory, 'owner').map(dirname)
+  const other = start('other', directory, collector)
+  await beats(client)
+  guarded.order('record', 50)
+  await until(() => guarded.returned.get('guarded') === 100)
+  expect(guarded.stderr).toBe('')
+  await guarded.kill()
+  await until(() => collector.accepted.length >= 100)
+  other.order('close')
+  await other.ended
+  expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('guarded', 0, 100))
+  expect(guarded.outcomes).toEqual([])
+})
+
 describe('with several users,', () => {
   const NOBODY = 65_534
   const LEFT_OUT = 'no right to run processes as another user'
@@ -112,18 +149,12 @@ describe('with several users,', () => {
     return { collector, directory }
   }
 
-  /** Waits for more beats than a takeover needs: each one sets the time of the folder. */
-  async function beats(client: string) {
-    const seen = new Set<number>()
-    await until(() => seen.add(statSync(client).mtimeMs).size > 10)
-  }
-
   test('a living client of another one is left alone, and a dead one is reported once, and sent when it may be', async ({
     skip,
   }) => {
     if (!canRunAs(folder, NOBODY)) return skip(LEFT_OUT)
     const { collector, directory } = await shared()
-    const ours = start('ours', directory, collector, NOBODY)
+    const ours = start('ours', directory, collector, { uid: NOBODY })
     await until(() => files(directory, 'owner').length === 1)
     const [own = ''] = files(directory, 'owner').map(dirname)
     const theirs = start('dead', directory, collector)
@@ -154,13 +185,13 @@ describe('with several users,', () => {
     async (ending, { skip }) => {
       if (!canRunAs(folder, NOBODY)) return skip(LEFT_OUT)
       const { collector, directory } = await shared()
-      const dead = start('dead', directory, collector, NOBODY)
+      const dead = start('dead', directory, collector, { uid: NOBODY })
       dead.order('record', 30)
       await until(() => dead.returned.get('dead') === 30)
       await dead.kill()
       const [path = ''] = files(directory, ending)
       chmodSync(path, 0o400)
-      const next = start('next', directory, collector, NOBODY)
+      const next = start('next', directory, collector, { uid: NOBODY })
       await until(() => next.stderr !== '')
       expect(next.stderr).toContain(
         `next spool_failed Messages in ${dirname(path)} of user ${NOBODY} wait: EACCES`,
