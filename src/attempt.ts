@@ -134,11 +134,14 @@ function brokenOff(head: Head, body: string, isLate: boolean): Answer {
   return { error, failure, cut: { ...head, body } }
 }
 
-/** A page is a failure: a wrong path leads to it, or a login in between, which takes everything and reads nothing. */
 function noPage(answer: Answer): Answer {
-  const isPage =
-    'status' in answer && answer.status < 300 && /^\s*<(!|html|head|meta|script)/i.test(answer.body)
-  return isPage ? { error: new Error('the endpoint sent HTML'), failure: undefined } : answer
+  const isFailed = 'status' in answer && answer.status < 300 && isPage(answer.body)
+  return isFailed ? { error: new Error('the endpoint sent HTML'), failure: undefined } : answer
+}
+
+/** A page is a failure: a wrong path leads to it, or a login in between, which takes everything and reads nothing. */
+export function isPage(body: string): boolean {
+  return /^\s*<(!|html|head|meta|script)/i.test(body)
 }
 
 function toError(thrown: unknown): Error {

@@ -1,4 +1,5 @@
 import { Analytics } from './analytics.js'
+import { isPage } from './attempt.js'
 import { describe, isPlainObject } from './describe.js'
 import type { AnalyticsOptions, FetchInit } from './options.js'
 import { isCutJson, isListBegun, readRejections } from './rejections.js'
@@ -108,9 +109,9 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
 
   const accept = (answer: Exclude<Fault, number | string>, messages: readonly WireMessage[]) => {
     const { status, headers = {}, body = '' } = answer
-    // The client sends a batch again whose answer ends inside its list of refused messages.
-    const isCut = isCutJson(body) && isListBegun(body)
-    if (judge(status, messages.length) === 'delivered' && !isCut) {
+    // The client sends a batch again whose answer ends inside its list of refused messages, or is a page.
+    const isLost = isPage(body) || (isCutJson(body) && isListBegun(body))
+    if (judge(status, messages.length) === 'delivered' && !isLost) {
       const rejections = readRejections(body, messages.length)
       delivered.push(...messages.filter((_, index) => !rejections.has(index)))
     }
@@ -143,9 +144,19 @@ const CODES = { reset: 'ECONNRESET', timeout: 'UND_ERR_HEADERS_TIMEOUT' }
 function checkFault(fault: unknown): void {
   if (typeof fault === 'string' && Object.hasOwn(CODES, fault)) return
   const status = isPlainObject(fault) ? fault['status'] : fault
-  if (Number.isInteger(status) && (status as number) >= 200 && (status as number) < 600) return
+  if (!Number.isInteger(status) || (status as number) < 200 || (status as number) > 599) {
+    throw new TypeError(
+      `fail() takes statuses from 200 to 599, 'reset', 'timeout', or answers such as { status: 503 }, got ${describe(fault)}.`,
+    )
+  }
+  const { headers = {}, body = '', ...rest } = isPlainObject(fault) ? fault : {}
+  const wrong = Object.entries({ ...rest, headers, body }).find(([name, value]) => {
+    if (name === 'headers') return !isPlainObject(value)
+    return name === 'body' ? typeof value !== 'string' : name !== 'status'
+  })
+  if (!wrong) return
   throw new TypeError(
-    `fail() takes statuses from 200 to 599, 'reset', 'timeout', or answers such as { status: 503 }, got ${describe(fault)}.`,
+    `fail() takes answers of a status, headers (a plain object) and a body (a string), got ${wrong[0]}: ${describe(wrong[1])}.`,
   )
 }
 

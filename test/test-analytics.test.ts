@@ -129,6 +129,28 @@ describe('createTestAnalytics', () => {
     },
   )
 
+  test.each([
+    [{ status: 200, header: {} }, 'got header: '],
+    [{ status: 200, headers: new Headers({ 'Retry-After': '30' }) }, 'got headers: '],
+    [{ status: 200, body: { rejected: [] } }, 'got body: '],
+  ])('refuses %o, of which it would use a part', (answer, problem) => {
+    const { fail } = createTestAnalytics()
+    const failing = () => {
+      fail(answer as never)
+    }
+    expect(failing).toThrow(TypeError)
+    expect(failing).toThrow(problem)
+  })
+
+  test('a page of HTML with a 2xx status delivers nothing, as in production', async () => {
+    const { analytics, messages, requests, fail } = createTestAnalytics()
+    fail({ status: 200, body: '<!doctype html><title>Sign in</title>' })
+    analytics.track(track)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(requests).toHaveLength(2)
+    expect(messages.all).toHaveLength(1)
+  })
+
   test('forgets everything on reset, faults included', async () => {
     const { analytics, messages, requests, fail, reset } = createTestAnalytics()
     analytics.track(track)
