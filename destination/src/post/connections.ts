@@ -1,5 +1,11 @@
 import { Client, type buildConnector } from 'undici'
 
+/**
+ * In ms: no request begins on a connection that is older. A name gets new addresses, such as those of a new receiver, and only
+ * new connections go there.
+ */
+const MAX_AGE_MS = 300_000
+
 /** A connection to an origin. It carries one request at a time. */
 export class Connection {
   /** Whether the socket was closed. The client would open another one. */
@@ -10,6 +16,8 @@ export class Connection {
   constructor(
     readonly client: Client,
     readonly origin: string,
+    /** When it is too old for another request, on the clock of {@link Connections}. */
+    readonly oldAt: number,
   ) {}
 }
 
@@ -34,10 +42,12 @@ export class Connections {
   /**
    * @param connect - Opens a socket.
    * @param most - So many connections stay open. Beyond them, idle ones are closed for those in use.
+   * @param now - A monotonic clock, in ms.
    */
   constructor(
     readonly connect: buildConnector.connector,
     readonly most: number,
+    readonly now = () => performance.now(),
   ) {}
 
   /** The number of idle connections. */
@@ -47,10 +57,12 @@ export class Connections {
 
   /** Takes an idle connection, or makes one. */
   take(origin: string): Connection {
-    const idle = this.#idle.get(origin)?.at(-1)
-    if (idle) {
-      this.#removeIdle(idle)
-      return idle
+    for (let idle = this.#idle.get(origin)?.at(-1); idle; idle = this.#idle.get(origin)?.at(-1)) {
+      if (this.now() < idle.oldAt) {
+        this.#removeIdle(idle)
+        return idle
+      }
+      this.drop(idle)
     }
     const [oldest] = this.#all
     if (this.#open >= this.most && oldest) this.drop(oldest)
@@ -59,7 +71,8 @@ export class Connections {
 
   /** Gives a connection back after a complete answer. */
   give(connection: Connection): void {
-    if (connection.isClosed || this.#isClosed || this.#open > this.most) {
+    const isOver = connection.isClosed || this.now() >= connection.oldAt
+    if (isOver || this.#isClosed || this.#open > this.most) {
       this.drop(connection)
       return
     }
@@ -104,7 +117,9 @@ export class Connections {
       headersTimeout: 0,
       bodyTimeout: 0,
     })
-    const connection = new Connection(client, origin)
+    // Some end earlier, so that not all of them are opened anew at the same moment.
+    const oldAt = this.now() + MAX_AGE_MS * (1 - Math.random() / 4)
+    const connection = new Connection(client, origin, oldAt)
     this.#open++
     client.on('disconnect', () => {
       connection.isClosed = true

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { Connections } from '../../src/post/connections.js'
 import { createNetwork, type Network } from '../../src/post/network.js'
 import { createPoster, type Poster } from '../../src/post/poster.js'
 import { answering, listenTcp, LOOPBACK, OK, onRequest, post } from './sockets.js'
@@ -51,6 +52,40 @@ describe('an idle connection', () => {
     for (let i = 0; i < 3; i++) expect((await post(poster)).code).toBe('delivered')
     await expect.poll(() => network.connections.idle).toBe(0)
   })
+})
+
+test('no request begins on a connection that is old, so that a name with a new address leads there', async () => {
+  const before = await answering(OK)
+  const after = await listenTcp(
+    onRequest((socket) => socket.write(OK)),
+    '127.0.0.2',
+    before.port,
+  )
+  let [address, at] = ['127.0.0.1', 0]
+  const network = createNetwork({
+    ...{ allowNetworks: LOOPBACK, ca: [] },
+    lookup: (_, callback) => {
+      callback(null, [{ address, family: 4 }])
+    },
+  })
+  const connections = new Connections(network.connect, 10, () => at)
+  onTestFinished(() => connections.close())
+  const endpoint = { url: `http://moved.test:${before.port}/`, headers: {}, concurrency: 4 }
+  const poster = createPoster(endpoint, { ...network, connections })
+  const served = () => [before.seen.connections, after.seen.connections]
+  expect((await post(poster)).code).toBe('delivered')
+  address = '127.0.0.2'
+  at = 224_000 // the earliest end is after three quarters of 5 minutes
+  expect((await post(poster)).code).toBe('delivered')
+  expect(served()).toEqual([1, 0])
+  at = 300_000
+  expect((await post(poster)).code).toBe('delivered')
+  expect(served()).toEqual([1, 1])
+  // One that has become old during its request is not kept.
+  const kept = connections.take(`http://moved.test:${before.port}`)
+  at = 600_000
+  connections.give(kept)
+  expect(connections.idle).toBe(0)
 })
 
 describe('the connections of a process', () => {
