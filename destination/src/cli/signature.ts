@@ -22,6 +22,11 @@ export function checkSignature(
     if (!(error instanceof WebhookVerificationError)) throw error
     const { code, message: reason } = error
     if (code === 'invalid_json') return { signature: 'ok', reason }
+    // The advice of the package is for a receiver in which something else has read the body.
+    if (code === 'body_consumed') return { signature: 'wrong', reason: EMPTY }
     return { signature: code === 'missing_signature' ? 'missing' : 'wrong', reason }
   }
 }
+
+const EMPTY =
+  'The body is empty, and the destination never sends an empty one. Check the file, or the server that passed the request on.'

@@ -70,6 +70,15 @@ describe.concurrent('sign and verify', () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, signature: 'wrong', bytes: 36 })
   })
 
+  test('an empty body is wrong, and named', async ({ expect }) => {
+    const folder = folderOf('first')
+    writeFileSync(join(folder, 'body.json'), '')
+    const args = ['verify', 'body.json', '--signature', signWebhook('first', '')]
+    const { code, stderr } = await run(args, { folder })
+    expect(code).toBe(1)
+    expect(stderr).toContain('The body is empty, and the destination never sends an empty one.')
+  })
+
   test('sign asks which secret if there are several, and verify accepts each', async ({
     expect,
   }) => {
