@@ -17,9 +17,9 @@ once: a line without a messageId gets one that is derived from the name of the f
 call. So a file that is imported again is forwarded once, and equal lines of two files are both forwarded. A file that
 was renamed is another import, unless --name gives the old name. The standard input has no name: give it one with --name.
 
-The progress is that of one collector and one write key. With others, the command is refused, and you choose: --restart
-sends them the whole file, --progress OTHER does so and keeps this progress, and --continue sends only the rest, for a
-collector that has a new address or a source that has a new key.
+The progress is that of one collector and one write key. Once a call was accepted, the command is refused with others,
+and you choose: --restart sends them the whole file, --progress OTHER does so and keeps this progress, and --continue
+sends only the rest, for a collector that has a new address or a source that has a new key.
 
 A line that is not a valid call is reported, and the import continues with the next line. A number that JavaScript
 cannot hold exactly is reported with its line, and its call is imported. While the collector does not answer, the import

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { linkSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
@@ -221,6 +221,53 @@ describe('import', { concurrent: true }, () => {
     expect(JSON.parse(again.stdout)).toMatchObject({ accepted: 500, bad: 0, fromLine: 1 })
     serving.kill('SIGTERM')
     await serving.ended
+  })
+
+  describe.each([
+    {
+      status: 301,
+      body: '',
+      why: /: The endpoint answered 301\. Redirects are not followed: make http:\S+\/v1\/batch the endpoint\.\nIf that URL is the collector's, give it with --to, and --continue to send the rest there\. Otherwise fix the redirect, then run the same command to continue\.\n$/,
+    },
+    {
+      status: 410,
+      body: '{"message":"Gone"}',
+      why: /: The endpoint answered 410.*\nFix this, then run the same command to continue\.\n$/,
+    },
+    {
+      status: 400,
+      body: '<html><title>400 The plain HTTP request was sent to HTTPS port</title></html>',
+      why: /: The endpoint answered 400.*\nA collector does not answer with a page of HTML: another server did\. Check the URL of --to, then run the same command to continue\.\n$/,
+    },
+  ])('a server in front of the collector that answers $status', ({ status, body, why }) => {
+    test('stops it, no line counts as refused, and the rest is sent later', async ({ expect }) => {
+      await using collector = await collect()
+      const folder = folderOf(2_000, 0)
+      const args = ['import', 'history.ndjson', '--bad', 'bad', '--to']
+      await using front = await frontOf(collector, (response) => {
+        const location = status === 301 ? { location: `${collector.url}/v1/batch` } : {}
+        response.writeHead(status, location).end(body)
+      })
+      const stopped = await run([...args, front.url], { folder })
+      expect(stopped).toMatchObject({ code: 1, stdout: '' })
+      expect(stopped.stderr).toMatch(why)
+      expect(readFileSync(join(folder, 'bad'), 'utf8')).toBe('')
+      const { line } = progressOf(folder)
+      expect(line).toBe(collector.users.length)
+      expect(line).toBeGreaterThan(0)
+
+      const more = status === 301 ? ['--continue'] : []
+      front.isWrong = false
+      const to = status === 301 ? collector.url : front.url
+      const again = await run([...args, to, ...more, '--json'], { folder })
+      expect(JSON.parse(again.stdout)).toMatchObject({
+        complete: true,
+        accepted: 2_000 - line,
+        bad: 0,
+        badBefore: 0,
+      })
+      expect(collector.users).toHaveLength(2_000)
+    })
   })
 
   test('--dry-run says what is wrong with which line, and needs nobody', async ({ expect }) => {
@@ -585,4 +632,32 @@ async function collect() {
     url: `http://127.0.0.1:${port}`,
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   }
+}
+
+/** Starts a server in front of a collector. It passes the first request on, and is wrong then until it is told not to be. */
+async function frontOf(
+  collector: Awaited<ReturnType<typeof collect>>,
+  answerWrong: (response: ServerResponse) => void,
+) {
+  let requests = 0
+  const server = createServer((request, response) => {
+    requests++
+    if (front.isWrong && requests > 1) {
+      request.resume().once('end', () => {
+        answerWrong(response)
+      })
+      return
+    }
+    void json(request)
+      .then((batch) => fetch(collector.url, { method: 'POST', body: JSON.stringify(batch) }))
+      .then(async (answer) => response.end(await answer.text()))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const front = {
+    isWrong: true,
+    url: `http://127.0.0.1:${port}`,
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+  return front
 }

@@ -12,8 +12,23 @@ import type { Place, Row } from './row.js'
 /** The most bytes of JSON that wait in the client. Its queue holds four times as much, so it never drops a call. */
 const MAX_PENDING_BYTES = 16 * 1024 * 1024
 
-/** Answers to a wrong key or a wrong address. Every further call would get the same answer. */
-const FATAL_STATUSES = [401, 403, 404, 405]
+/** The statuses of answers that refuse a batch, but may be about one call in it. */
+const STATUSES_OF_CALLS = [400, 413, 422]
+
+/** How a page begins. A collector answers with JSON, so a page is from a server in front of it, or from another server. */
+const PAGE = /^\s*<(?:!doctype|html|head|body)\b/i
+
+/** Whether a 400 is the page of another server, as nginx answers HTTP at its port of HTTPS. */
+export function isPage({ status, detail }: RejectedError): boolean {
+  return status === 400 && PAGE.test(detail)
+}
+
+/** Whether a refusal is not about its call, but about the key, the address or the server: every call would get it. */
+function isFatal(error: RejectedError): boolean {
+  const { status } = error
+  const isAccepted = status >= 200 && status < 300 // the answer names the calls that are refused
+  return isPage(error) || !(isAccepted || STATUSES_OF_CALLS.includes(status))
+}
 
 /** What an import needs. */
 export interface ImportParts {
@@ -55,7 +70,7 @@ export class Import {
   #moved: (() => void) | undefined
   #isAtEnd = false
   /** Why the collector refuses everything, if it does. */
-  fatal: HooklineError | undefined
+  fatal: RejectedError | undefined
 
   constructor(readonly parts: ImportParts) {
     this.#ledger = new Ledger(parts.from)
@@ -148,7 +163,7 @@ export class Import {
       this.accepted++
       this.#ledger.end(entry)
     } else if (error instanceof RejectedError) {
-      if (FATAL_STATUSES.includes(error.status)) this.fatal = error
+      if (isFatal(error)) this.fatal = error
       else this.#refuse(entry, error.message)
     } else if (error.code !== 'close_timeout') {
       this.#lose(entry, error.message)

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { performance } from 'node:perf_hooks'
-import type { Analytics, AnalyticsOptions } from 'hookline'
+import { RejectedError, type Analytics, type AnalyticsOptions } from 'hookline'
 import { findCollector } from '../collector.js'
 import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
 import { formatSeconds, showProgress } from '../progress.js'
-import { Import } from './import.js'
+import { Import, isPage } from './import.js'
 import { meaningOf, type ImportOptions } from './options.js'
 import { exitCodeOf, toJson, toLines, type Outcome } from './outcome.js'
 import { nameOf, openBadFile, readEarlier, Saved } from './saved.js'
@@ -75,7 +75,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
     // After a signal the lines end with an error, because the file is closed.
     (error: unknown) => (stopped.signal.aborted ? undefined : error),
   )
-  await closeInTime(analytics, stopped.signal, ended !== undefined)
+  await closeInTime(analytics, stopped.signal, (ended ?? work.fatal) !== undefined)
   clearInterval(saving)
   hideProgress()
   saved.finish(work)
@@ -184,6 +184,17 @@ function noteOf(work: Import, startedAt: number): string {
 
 function explain(file: string, error: unknown): CommandError {
   const { message } = error as Error
-  const fix = file === '-' ? 'import the whole input again.' : 'run the same command to continue.'
-  return new CommandError(EXIT.failed, `The import stopped: ${message}\nFix this, then ${fix}`)
+  const again = file === '-' ? 'import the whole input again' : 'run the same command to continue'
+  return new CommandError(EXIT.failed, `The import stopped: ${message}\n${fixOf(error, again)}.`)
+}
+
+/** What to do about the error that stopped an import. */
+function fixOf(error: unknown, again: string): string {
+  if (error instanceof RejectedError && error.status < 400) {
+    return `If that URL is the collector's, give it with --to, and --continue to send the rest there. Otherwise fix the redirect, then ${again}`
+  }
+  if (error instanceof RejectedError && isPage(error)) {
+    return `A collector does not answer with a page of HTML: another server did. Check the URL of --to, then ${again}`
+  }
+  return `Fix this, then ${again}`
 }

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { DroppedError, RetriesExhaustedError, type Callback } from 'hookline'
+import { DroppedError, RejectedError, RetriesExhaustedError, type Callback } from 'hookline'
 import { expect, test } from 'vitest'
 import { Import } from '../../../src/cli/import/import.js'
 import type { Row } from '../../../src/cli/import/row.js'
@@ -92,3 +92,48 @@ test('a call that had no answer when the import was stopped is not called lost',
   expect(problems).toEqual([])
   expect(work.place).toEqual({ line: 0, offset: 0 })
 })
+
+/** The refusal of a call, as the client reports it. */
+const refusal = (status: number, detail = '') =>
+  new RejectedError(`The endpoint answered ${status}.`, status, detail)
+
+test.each([0, 301, 302, 304, 308, 401, 402, 403, 404, 405, 406, 410, 415, 421, 426, 431, 501, 505])(
+  'calls that are refused with %d are not about the calls: the import stops, and none counts as refused',
+  async (status) => {
+    const client = clientOf(100, Infinity)
+    const { work, problems } = importOf(5, client)
+    await work.run()
+    client.waiting[0]?.()
+    for (const callback of client.waiting.slice(1)) callback(refusal(status))
+    expect(work.fatal).toMatchObject({ status })
+    expect(work).toMatchObject({ accepted: 1, bad: 0, lost: 0, isUnfinished: true })
+    expect(problems).toEqual([])
+    expect(work.place).toEqual({ line: 1, offset: 10 })
+  },
+)
+
+test.each([
+  [200, 'invalid_field'],
+  [400, '{"success":false}'],
+  [413, '<html><title>413 Request Entity Too Large</title></html>'],
+  [422, ''],
+])('a call that is refused with %d is bad, and the import continues', async (status, detail) => {
+  const client = clientOf(100, Infinity)
+  const { work, problems } = importOf(2, client)
+  await work.run()
+  client.waiting[0]?.(refusal(status, detail))
+  client.waiting[1]?.()
+  expect(work).toMatchObject({ accepted: 1, bad: 1, isUnfinished: false, fatal: undefined })
+  expect(problems).toEqual([[1, `The endpoint answered ${status}.`]])
+})
+
+test.each(['<html>\r\n<head><title>400 Bad Request', '\n<!DOCTYPE html>', '<BODY>'])(
+  'a 400 with the page %j is not about the call',
+  async (page) => {
+    const client = clientOf(100, Infinity)
+    const { work } = importOf(1, client)
+    await work.run()
+    client.waiting[0]?.(refusal(400, page))
+    expect(work).toMatchObject({ bad: 0, fatal: { status: 400 }, place: { line: 0 } })
+  },
+)
