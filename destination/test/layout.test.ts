@@ -53,7 +53,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   alert: { from: ['enqueue', 'settings', 'store', 'model'], types: ['deliver'] },
   collect: { from: ['http', 'model'], types: ['enqueue', 'settings'] },
   enqueue: { from: ['settings', 'model'], types: ['deliver', 'http', 'store'] },
-  http: { from: ['store'] },
+  http: { from: ['store', 'model'] },
   deliver: { from: ['post', 'store', 'model'], types: ['settings'] },
   post: { from: ['model'], types: ['settings'] },
   settings: { from: ['store', 'model'] },

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { encodeActor } from '../model/actor.js'
+import { ANSWERED_BY } from '../model/answered-by.js'
 import { isName, NAME_RULE } from '../settings/name.js'
 import { localUrl } from '../settings/network.js'
 import type { Settings } from '../settings/settings.js'
@@ -142,7 +143,7 @@ function unreachable(error: unknown, base: string, file: string | undefined) {
 /** Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the destination uses it. */
 async function* eventsOf(path: string, request: Request, base: string) {
   const response = await request(path)
-  if (!response.ok || !response.body) await answerOf(response, base)
+  if (!isOfDestination(response) || !response.ok || !response.body) await answerOf(response, base)
   yield { event: 'open', data: undefined }
   const decoder = new TextDecoder()
   let rest = ''
@@ -164,25 +165,51 @@ async function* eventsOf(path: string, request: Request, base: string) {
 interface Answered {
   code: string
   message: string
-  problems?: { path: string; message: string }[]
+  problems: Problem[]
+}
+
+interface Problem {
+  path: string
+  message: string
 }
 
 async function answerOf(response: Response, base: string): Promise<unknown> {
-  const answer = (await response.json().catch(() => undefined)) as { error?: Answered } | undefined
-  if (response.ok && answer) return answer
-  const {
-    code,
-    message,
-    problems = [],
-  } = answer?.error ?? {
+  const answer: unknown = isOfDestination(response) ? await response.json().catch(() => null) : null
+  if (response.ok && isObject(answer)) return answer
+  const { code, message, problems } = errorIn(answer) ?? {
     code: 'no_destination',
     message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url.`,
+    problems: [],
   }
   const isToken = code === 'no_admin_token' || code === 'wrong_admin_token'
   const fix = ' Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.'
   // The message has the first problem already.
   const others = problems.slice(1).map(({ path, message }) => `\n  ${path}: ${message}`)
   throw new AdminError(code, message + (isToken ? fix : others.join('')), response.status)
+}
+
+/** Whether a destination gave an answer, and not another server at a wrong URL, or a proxy in place of the destination. */
+function isOfDestination({ headers }: Response): boolean {
+  return headers.get(ANSWERED_BY.name) === ANSWERED_BY.value
+}
+
+/** @returns `undefined` if the answer has no error, or one of another form. */
+function errorIn(answer: unknown): Answered | undefined {
+  const error = isObject(answer) ? answer['error'] : undefined
+  if (!isObject(error)) return undefined
+  const { code, message, problems } = error
+  if (typeof code !== 'string' || typeof message !== 'string') return undefined
+  return { code, message, problems: Array.isArray(problems) ? problems.filter(isProblem) : [] }
+}
+
+function isProblem(value: unknown): value is Problem {
+  return (
+    isObject(value) && typeof value['path'] === 'string' && typeof value['message'] === 'string'
+  )
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
 }
 
 /** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */

@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { ANSWERED_BY } from '../model/answered-by.js'
 import { StoreError } from '../store/store-error.js'
 import { connectionLimit } from './connection-limit.js'
 import { drain, noteBroken } from './read-body.js'
@@ -121,6 +122,7 @@ export function createServer(
     // Before Fastify reads the body, which it would refuse for another reason.
     done(request.is404 ? noRoute(routes, request.method, request.url, hint) : undefined)
   })
+  nameAnswers(app.server)
   answerHalfClosed(app.server)
   noteResponses(app.server)
   if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
@@ -145,6 +147,13 @@ export function createServer(
       }
     },
   }
+}
+
+/** Names every answer of the admin API: also to a path that Fastify cannot read, and that of the stream, for which no hooks run. */
+function nameAnswers(server: HttpServer): void {
+  server.prependListener('request', ({ url = '' }, response) => {
+    if (NAMED.test(pathOf(url))) response.setHeader(ANSWERED_BY.name, ANSWERED_BY.value)
+  })
 }
 
 /**
@@ -270,6 +279,9 @@ const OF_OPERATOR = /^\/v1\/(?:admin|deletions|audiences)(?![^/])/
 
 /** Paths whose errors have a form of their own, whether there is a route or not. */
 const ADMIN_API = /^\/v1\/(?:admin|portal)(?![^/])/
+
+/** Paths whose answers say that a destination gave them, whether there is a route or not. */
+const NAMED = /^\/v1\/admin(?![^/])/
 
 /**
  * The path of a request as the router reads it: decoded, and without the query and the origin. A request to a proxy has an origin (RFC

@@ -51,6 +51,7 @@ describe('trace', () => {
     const waits = { state: 'backlog', receivedAt: now, dueAt: now + 30_000, attempts: [] }
     const delivery = { ...waits, messageId: 'm', deadlineAt: null, hold: null }
     await using proxy = createProxy((_request, response) => {
+      response.setHeader('X-Hookline', 'destination')
       response.end(JSON.stringify({ deliveries: [delivery], now }))
     })
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
@@ -454,7 +455,8 @@ describe('replay', () => {
         await post(one, [track('c')])
         await has(3)
       }
-      response.writeHead(answer.status).end(await answer.text())
+      const name = answer.headers.get('x-hookline') ?? ''
+      response.writeHead(answer.status, { 'X-Hookline': name }).end(await answer.text())
     }
     const proxy = createProxy((request, response) => void forward(request, response))
     onTestFinished(() => void proxy.close())

@@ -3,12 +3,14 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { parse } from 'yaml'
+import { ANSWERED_BY } from '../../src/model/answered-by.js'
 
 export const PATH = fileURLToPath(new URL('../../../docs/openapi.yaml', import.meta.url))
 
 export interface Schema {
   $ref?: string
   type?: string | string[]
+  const?: string
   properties?: Record<string, Schema>
   additionalProperties?: Schema | boolean
   items?: Schema | boolean
@@ -170,7 +172,7 @@ const OF_HTTP = [
 
 /** What an answer has that the document does not say, and what it lacks. */
 export function errorsOfAnswer(
-  { operation }: Place,
+  { path, operation }: Place,
   { status, headers }: Pick<Response, 'status' | 'headers'>,
   text: string,
 ): string[] {
@@ -180,10 +182,15 @@ export function errorsOfAnswer(
   const media = answer.content[mediaType]
   if (!media) return [`the content type ${mediaType} is not documented`]
   const body: unknown = mediaType === 'application/json' ? JSON.parse(text) : text
-  return [...strictErrorsOf(media.schema, body), ...errorsOfHeaders(answer, headers)]
+  const isNamed = path.startsWith('/v1/admin/') && status !== 408 && status !== 431
+  const named = isNamed ? { ...answer.headers, [ANSWERED_BY.name]: NAME } : answer.headers
+  return [...strictErrorsOf(media.schema, body), ...errorsOfHeaders(named, headers)]
 }
 
-function errorsOfHeaders({ headers: documented = {} }: Answer, headers: Headers): string[] {
+/** What the document says of the admin API in one place: every answer has this header. */
+const NAME: Header = { required: true, schema: { type: 'string', const: ANSWERED_BY.value } }
+
+function errorsOfHeaders(documented: Answer['headers'] = {}, headers: Headers): string[] {
   const lowerCase = Object.entries(documented).map(
     ([name, header]) => [name.toLowerCase(), header] as const,
   )
