@@ -89,8 +89,9 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
     const counted = await run(true)
     if (counted.matched === 0) {
       if (counted.kept.length === 0) await requireKnownNames(ask, options)
-      print(counted, options)
       const { confirm: given = 0 } = options
+      // The error is the only JSON then: a script reads one document.
+      if (given === 0 || !options.json) print(counted, options)
       if (given !== 0) throw countChanged(`The count is 0, not ${given}. Nothing was sent.`)
       return
     }

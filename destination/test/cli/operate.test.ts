@@ -517,6 +517,10 @@ describe('replay', () => {
     const none = await cli('replay', '--status', '422', '--confirm', '3')
     expect(none).toMatchObject({ code: 1, stdout: 'There is nothing to replay.\n' })
     expect(none.stderr).toBe('The count is 0, not 3. Nothing was sent.\n')
+    const json = await cli('replay', '--status', '422', '--confirm', '3', '--json')
+    expect(JSON.parse(json.stdout)).toEqual({
+      error: { code: 'count_changed', message: 'The count is 0, not 3. Nothing was sent.' },
+    })
     expect(await cli('replay', '--status', '422', '--confirm', '0')).toMatchObject({ code: 0 })
     expect(await cli('replay', '--status', '400', '--dry-run')).toMatchObject({
       stdout: expect.stringMatching(/^Deliveries to replay: 3 \(3 for crm\)\.\n/) as string,
