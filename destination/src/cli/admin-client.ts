@@ -133,9 +133,14 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
 
 type Request = (...given: Parameters<AskAdmin>) => Promise<Response>
 
-function unreachable(error: unknown, base: string, file: string | undefined) {
+function unreachable(error: unknown, base: string, file: string | undefined): CommandError {
   const { cause = error } = error as Error
   const { code, message } = cause as NodeJS.ErrnoException
+  // Source: https://fetch.spec.whatwg.org/#port-blocking
+  if (message === 'bad port') {
+    const text = `The port of ${base} cannot be used: the fetch of Node refuses it, as browsers do. Set "listen", or "adminListen" if the settings have it, to another port.`
+    return new CommandError(EXIT.usage, text)
+  }
   const text = `No answer from ${base} (${code ?? message}). Check that the destination runs there.`
   return new UnreachableError(text, file)
 }

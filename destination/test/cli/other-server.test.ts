@@ -136,3 +136,14 @@ test.each([404, 502])(
     })
   },
 )
+
+test.each([6000, 10080])('a URL with the port %i, which fetch refuses, is 2', async (port) => {
+  const url = `http://127.0.0.1:${port}`
+  for (const command of [['status'], ['tail'], ['trace', 'm1']]) {
+    expect(await runInside([...command, ...where(url)])).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `The port of ${url} cannot be used: the fetch of Node refuses it, as browsers do. Set "listen", or "adminListen" if the settings have it, to another port.\n`,
+    })
+  }
+})
