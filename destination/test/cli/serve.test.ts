@@ -352,6 +352,17 @@ describe.concurrent('serve', () => {
       expect(nowhere.code).toBe(2)
       expect(nowhere.stderr).toMatch(/ENOENT.*With --config, name a file in a folder to which/)
 
+      // The commands that it prints find a file with another name.
+      expect(first.stderr).toContain('\n  npx hookline-destination listen\n')
+      for (const [name, shown] of [
+        ['x.json', 'x.json'],
+        ["Bob's x.json", `'Bob'\\''s x.json'`],
+      ] as const) {
+        const named = await run(['serve', '--init', '--check', '--config', name], { folder })
+        expect(named.stderr).toContain(`\n  npx hookline-destination listen --config ${shown}\n`)
+        expect(named.stderr).toMatch(/ send track .* --user u1 --config .*x\.json'?$/m)
+      }
+
       // They would be used in place of the others.
       const other = emptyFolder()
       writeFileSync(join(other, 'hookline.config.yaml'), 'sources: []\n')

@@ -29,12 +29,21 @@ export function init(given: string | undefined): void {
       : `${(error as Error).message}. With --config, name a file in a folder to which you may write.`
     throw new CommandError(EXIT.usage, `Could not write ${file}: ${why}`)
   }
-  console.error(`Wrote ${file}, with a new write key, shared secret and admin token.${NEXT}`)
+  const config = given === undefined ? '' : ` --config ${asArgument(given)}`
+  console.error(
+    `Wrote ${file}, with a new write key, shared secret and admin token.${nextSteps(config)}`,
+  )
 }
 
-const NEXT = `
+/** @param config - The option that names the settings file, with a space before it; empty if the commands find it. */
+const nextSteps = (config: string) => `
 Calls are signed and forwarded to http://127.0.0.1:4000/. Run these commands in two other terminals, in this folder:
 
-  npx hookline-destination listen
-  npx hookline-destination send track --event 'Order Completed' --user u1
+  npx hookline-destination listen${config}
+  npx hookline-destination send track --event 'Order Completed' --user u1${config}
 `
+
+/** A path as a shell takes it. */
+function asArgument(path: string): string {
+  return /^[\w./\\:@+-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`
+}
