@@ -76,8 +76,9 @@ function explain(
     case 'SQLITE_READONLY':
     case 'EACCES':
     case 'EPERM':
-    case 'EROFS':
       return `${path} can't be written (${text}). Its folder and the files in it must belong to the user that runs this process.`
+    case 'EROFS':
+      return `${path} can't be written (${text}). Mount its file system for writing, or set "store" to a path on another one.`
     case 'SQLITE_BUSY':
       return `Another program has locked ${path} (${text}). End the program that writes to it.`
     default:

@@ -15,6 +15,7 @@ import { expect, inject, test } from 'vitest'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { openStore } from '../../../src/store/open.js'
 import { installCommand, loadDriver } from '../../../src/store/sqlite/driver.js'
+import { toStoreError } from '../../../src/store/sqlite/failure.js'
 import { migrate, MIGRATIONS } from '../../../src/store/sqlite/schema.js'
 import { LEASE_MS } from '../../../src/store/store.js'
 import { canMount } from '../../can-run.js'
@@ -305,21 +306,42 @@ test('without SQLite, the command that installs one fits the way of the installa
   )
 })
 
-test('a folder that cannot be written is refused, naming who has to be able to', async () => {
+test.each([
+  ['EACCES', 'Its folder and the files in it must belong to the user that runs this process.'],
+  ['EROFS', 'Mount its file system for writing, or set "store" to a path on another one.'],
+])('a folder that cannot be written is refused, with the fix for %s', (code, fix) => {
+  const cause = Object.assign(new Error(`${code}: reason`), { code })
+  expect(toStoreError(cause, 'a.db').message).toBe(
+    `a.db can't be written (${code}: reason). ${fix}`,
+  )
+})
+
+// File modes do not restrict root.
+test.skipIf(process.getuid?.() === 0)('a folder that belongs to another is refused', async () => {
   await using place = await folder()
   const path = `${place.path}/locked-up`
   mkdirSync(path)
-  const isRoot = process.getuid?.() === 0
-  // File modes do not restrict root. So as root, the test mounts a read-only file system.
-  if (isRoot) execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'none', path])
-  else chmodSync(path, 0o500)
+  chmodSync(path, 0o500)
   try {
     await expect(openStore(`sqlite:${path}/store.db`)).rejects.toEqual(
       failure('failed', /store\.db can't be written .*must belong to the user that runs this/),
     )
   } finally {
-    if (isRoot) execFileSync('umount', [path])
-    else chmodSync(path, 0o700)
+    chmodSync(path, 0o700)
+  }
+})
+
+test.skipIf(!canMount())('a folder on a read-only file system is refused', async () => {
+  await using place = await folder()
+  const path = `${place.path}/read-only`
+  mkdirSync(path)
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'none', path])
+  try {
+    await expect(openStore(`sqlite:${path}/store.db`)).rejects.toEqual(
+      failure('failed', /store\.db can't be written \(EROFS.*Mount its file system for writing/),
+    )
+  } finally {
+    execFileSync('umount', [path])
   }
 })
 
