@@ -63,7 +63,8 @@ const MAX_BYTES = 1_048_576
 /** The fields of errors that frameworks read. */
 type Failure = Error &
   Partial<
-    Record<'status' | 'statusCode', number> & Record<'code' | 'expose' | 'getStatus', unknown>
+    Record<'status' | 'statusCode', number> &
+      Record<'code' | 'expose' | 'getStatus' | 'getResponse', unknown>
   >
 
 /**
@@ -71,7 +72,8 @@ type Failure = Error &
  *
  * Frameworks answer with the status of an error. HTTP clients give their errors the status of another server's
  * answer, and the destination does not repeat a message after a 4xx. So an error with such a status is wrapped,
- * unless it is made to be the answer: `http-errors` have `expose`, and those of NestJS have `getStatus`.
+ * unless it is made to be the answer: `http-errors` have `expose`, those of NestJS have `getStatus`, and those of
+ * Hono have `getResponse`.
  *
  * @param response - gets the status 500, for an application that takes the error and sets no status
  * @param refuse - the code that refuses a message, for the advice in the error
@@ -79,19 +81,21 @@ type Failure = Error &
  */
 export function fail(
   error: unknown,
-  response: { statusCode: number },
+  response: { statusCode: number } | undefined,
   refuse: string,
   absent: readonly unknown[] = [],
 ): never {
-  if (response.statusCode < 400) response.statusCode = 500
+  if (response && response.statusCode < 400) response.statusCode = 500
   // Frameworks take a rejection with nothing for none.
   if (!error) throw new Error('The handler of the webhook rejected without an error.')
   const failure = error as Failure
-  const { status, statusCode, code, expose, getStatus } = failure
+  const { status, statusCode, code, expose, getStatus, getResponse } = failure
   const absence = [error, code].some((one) => absent.includes(one)) && 404
   // Koa also answers 1xx to 3xx, and Fastify takes whatever JavaScript reads as a number.
   const final = [absence, status, statusCode].find((one) => Number(one) >= 100 && Number(one) < 500)
-  if (!final || expose === true || typeof getStatus === 'function') throw failure
+  const isAnswer =
+    expose === true || [getStatus, getResponse].some((one) => typeof one === 'function')
+  if (!final || isAnswer) throw failure
   throw new Error(
     `${String(failure)}: answered 500, not ${final}, to get the message again. To refuse it for good: ${refuse}.`,
     { cause: error },

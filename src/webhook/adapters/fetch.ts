@@ -2,7 +2,7 @@
 
 import type { WebhookEvent } from '../events.js'
 import { readRequest } from '../read-body.js'
-import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { fail, receiver, type Answer, type ReceiverOptions } from '../receive.js'
 import { isSignedWeb } from '../web-signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
@@ -13,8 +13,8 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  * WebCrypto and no modules of Node.
  *
  * The handler and a `secret` function also get all arguments that the runtime passes after the request. If
- * the handler returns no response, the answer is 204. Errors of the handler go to the runtime. The
- * destination waits 5 seconds for the answer: put long work into a queue or the runtime's `waitUntil`.
+ * the handler returns no response, the answer is 204. `return new Response(null, { status: 400 })` refuses a message
+ * for good. Errors of the handler go to the runtime, without a status below 500. The destination waits 5 seconds for the answer: put long work into a queue or the runtime's `waitUntil`.
  *
  * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
@@ -33,7 +33,7 @@ export function webhook<Rest extends unknown[] = []>(
 ): (request: Request, ...rest: Rest) => Promise<Response> {
   const receive = receiver(options, handler, isSignedWeb)
 
-  return async (request, ...rest) => {
+  async function handle(request: Request, ...rest: Rest): Promise<Response> {
     const body = (maxBytes: number) => readRequest(request, maxBytes)
     const verdict = await receive(request.headers.get('x-signature'), body, request, ...rest)
     if ('refusal' in verdict) {
@@ -41,4 +41,9 @@ export function webhook<Rest extends unknown[] = []>(
     }
     return (await handler(verdict.event, request, ...rest)) ?? new Response(null, { status: 204 })
   }
+
+  return (request, ...rest) =>
+    handle(request, ...rest).catch((error: unknown) =>
+      fail(error, undefined, 'return new Response(null, { status: 400 })'),
+    )
 }

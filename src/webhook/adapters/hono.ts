@@ -5,7 +5,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { WebhookEvent } from '../events.js'
 import { bodyConsumed } from '../parse.js'
 import { decompress, readRequest } from '../read-body.js'
-import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { fail, receiver, type Answer, type ReceiverOptions } from '../receive.js'
 import { isSignedWeb } from '../web-signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
@@ -16,8 +16,9 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  *
  * It reads the body itself. If `c.req.json()` or a similar method has read the body before, it uses the
  * copy that Hono keeps. If your handler returns no response, the answer is empty: 204, or the status of
- * `c.status()`. Errors of your handler go to `app.onError`. The destination waits 5 seconds for the answer:
- * put long work into a queue or `c.executionCtx.waitUntil`.
+ * `c.status()`. `c.status(400)` refuses a message for good. Errors of your handler go to `app.onError`, without a
+ * status below 500 unless it is an `HTTPException`. The destination waits 5 seconds for the answer: put long work
+ * into a queue or `c.executionCtx.waitUntil`.
  *
  * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
@@ -39,7 +40,7 @@ export function webhook<E extends Env>(
 ): (c: Context<E>) => Promise<Response> {
   const receive = receiver(options, handler, isSignedWeb)
 
-  return async (c) => {
+  async function handle(c: Context<E>): Promise<Response> {
     const body = (maxBytes: number) => bodyOf(c, maxBytes)
     const verdict = await receive(c.req.header('x-signature'), body, c)
     if ('refusal' in verdict) {
@@ -51,6 +52,12 @@ export function webhook<E extends Env>(
     const empty = c.body(null) // with the status that the handler has set, or else 200
     return empty.status === 200 ? c.body(null, 204) : empty
   }
+
+  return (c) =>
+    handle(c).catch((error: unknown) => {
+      c.status(500) // for an app.onError that sets no status
+      fail(error, undefined, 'c.status(400)')
+    })
 }
 
 async function bodyOf<E extends Env>({ req }: Context<E>, maxBytes: number): Promise<Uint8Array> {

@@ -2,7 +2,7 @@
 
 import type { WebhookEvent } from '../events.js'
 import { decompress } from '../read-body.js'
-import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { fail, receiver, type Answer, type ReceiverOptions } from '../receive.js'
 import { isSigned } from '../signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
@@ -35,9 +35,11 @@ export interface LambdaResponse {
  * Creates a Lambda handler for API Gateway (REST and HTTP APIs) and function URLs. It passes verified events
  * to your handler and refuses every other request.
  *
- * If your handler returns no response, the answer is 204. If your handler throws, the invocation fails, the
- * gateway answers 5xx, and the destination sends the request again. The destination waits 5 seconds for the
- * answer, which includes a cold start: put long work into a queue.
+ * If your handler returns no response, the answer is 204. `return { statusCode: 400, body: '' }` refuses a message
+ * for good. If your handler throws, the invocation fails, the gateway answers 5xx, and the destination sends the
+ * request again. A status below 500 is taken off the error, because an error handler would answer with it, unless
+ * the error has `expose: true`, as those of `http-errors` do. The destination waits 5 seconds for the answer, which
+ * includes a cold start: put long work into a queue.
  *
  * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
@@ -56,7 +58,7 @@ export function webhook<Req extends LambdaRequest = LambdaRequest, Context = unk
 ): (request: Req, context: Context) => Promise<LambdaResponse> {
   const receive = receiver(options, handler, isSigned)
 
-  return async (request, context) => {
+  async function handle(request: Req, context: Context): Promise<LambdaResponse> {
     const body = (maxBytes: number) => bodyOf(request, maxBytes)
     const verdict = await receive(headerOf(request, 'x-signature'), body, request, context)
     if ('refusal' in verdict) {
@@ -66,6 +68,11 @@ export function webhook<Req extends LambdaRequest = LambdaRequest, Context = unk
     }
     return (await handler(verdict.event, request, context)) ?? { statusCode: 204, body: '' }
   }
+
+  return (request, context) =>
+    handle(request, context).catch((error: unknown) =>
+      fail(error, undefined, "return { statusCode: 400, body: '' }"),
+    )
 }
 
 async function bodyOf(request: LambdaRequest, maxBytes: number): Promise<unknown> {

@@ -13,7 +13,11 @@ const start: Start = (options, handle, before) => {
   })
   const fetch = async (request: Request) => {
     if (before === 'thief') await request.text()
-    return receive(request)
+    // As itty-router and h3 do.
+    return receive(request).catch((error: unknown) => {
+      const { status, statusCode } = error as Record<string, number | undefined>
+      return Response.json({}, { status: status ?? statusCode ?? 500 })
+    })
   }
   return listening(serve({ fetch, port: 0 }) as Server)
 }
@@ -60,4 +64,16 @@ test('a Web Request: one whose clone was read is verified', async () => {
 test('a Web Request: what the handler throws reaches the runtime', async () => {
   const receive = webhook({ secret: 's3cret' }, () => Promise.reject(new Error('of the handler')))
   await expect(receive(signed())).rejects.toThrow('of the handler')
+})
+
+test('a Web Request: an error with the status of another server loses it, and says how to refuse the message', async () => {
+  const cause = Object.assign(new Error('of the CRM'), { status: 401 })
+  const error = await webhook({ secret: 's3cret' }, () => Promise.reject(cause))(signed()).catch(
+    (thrown: unknown) => thrown,
+  )
+  expect(error).toMatchObject({
+    message: expect.stringContaining('return new Response(null, { status: 400 })') as string,
+    cause,
+  })
+  expect(error).not.toHaveProperty('status')
 })

@@ -2,7 +2,7 @@ import type { Server } from 'node:http'
 import { serve } from '@hono/node-server'
 import { Hono, type Context } from 'hono'
 import { HTTPException } from 'hono/http-exception'
-import type { StatusCode } from 'hono/utils/http-status'
+import type { ContentfulStatusCode, StatusCode } from 'hono/utils/http-status'
 import { expect, test } from 'vitest'
 import { gzipSync } from 'node:zlib'
 import { adapterContract, type Start } from './contract.js'
@@ -10,9 +10,13 @@ import { listening } from './listen.js'
 import { signedRequest } from '../../../src/testing.js'
 import { webhook } from '../../../src/webhook/adapters/hono.js'
 
+const statusOf = (error: Error & { status?: unknown; statusCode?: unknown }) =>
+  Number(error.status ?? error.statusCode ?? 500) as ContentfulStatusCode
+
 const start: Start = (options, handle, before) => {
   const app = new Hono()
-  app.onError((_error, c) => c.text('failed', 500))
+  // As many applications do. A status that is no number makes Hono fail, which is answered 500.
+  app.onError((error, c) => c.text('failed', statusOf(error)))
   app.use(async (c, next) => {
     if (before === 'parser') await c.req.json().catch(() => undefined)
     if (before === 'keeper') await c.req.text()
@@ -38,6 +42,32 @@ test('Hono 4: an HTTPException is the answer', async () => {
   app.post('/', webhook({ secret: 's3cret' }, refuse))
   const response = await app.request('/', signedRequest('delete', { userId: 'u1' }, 's3cret'))
   expect(response.status).toBe(410)
+})
+
+test('Hono 4: an error of http-errors keeps its status for an onError that answers with it', async () => {
+  const app = new Hono()
+  app.onError((error, c) => c.text('failed', statusOf(error)))
+  const refuse = () => {
+    throw Object.assign(new Error('gone'), { status: 410, expose: true })
+  }
+  app.post('/', webhook({ secret: 's3cret' }, refuse))
+  const response = await app.request('/', signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  expect(response.status).toBe(410)
+})
+
+test('Hono 4: a handler that fails is answered 500 by an onError that sets no status', async () => {
+  const app = new Hono()
+  app.onError((error, c) => c.text(error.message))
+  const fail = (_event: unknown, c: Context) => {
+    c.status(202)
+    throw Object.assign(new Error('of the CRM'), { status: 401 })
+  }
+  app.post('/', webhook({ secret: 's3cret' }, fail))
+  const response = await app.request('/', signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  expect(response.status).toBe(500)
+  expect(await response.text()).toBe(
+    'Error: of the CRM: answered 500, not 401, to get the message again. To refuse it for good: c.status(400).',
+  )
 })
 
 test.each<[string, number, (c: Context) => unknown]>([

@@ -4,6 +4,12 @@ import { gateways, serveLambda } from './lambda-server.js'
 import { webhook, type LambdaRequest } from '../../../src/webhook/adapters/lambda.js'
 import { signedRequest } from '../../../src/testing.js'
 
+/** As the error handler of middy does. */
+const answerOf = ({ statusCode, status }: Record<string, number>) => ({
+  statusCode: statusCode ?? status ?? 500,
+  body: '',
+})
+
 for (const [name, gateway] of Object.entries(gateways)) {
   const start: Start = (options, handle, before) => {
     const receive = webhook(options, (event) => {
@@ -15,7 +21,8 @@ for (const [name, gateway] of Object.entries(gateways)) {
       const parsed: unknown = typeof body === 'string' ? JSON.parse(body || 'null') : body
       return receive({ ...request, body: parsed }, context)
     }
-    return serveLambda(before === 'parser' ? parsing : receive, gateway)
+    const inner = before === 'parser' ? parsing : receive
+    return serveLambda((request, context) => inner(request, context).catch(answerOf), gateway)
   }
   adapterContract(`Lambda behind ${name}`, start, name === 'v2 in Base64' ? [] : ['parser'])
 }
@@ -31,4 +38,19 @@ test('Lambda: the load balancer, which has lists of values alone, is served', as
   const receive = webhook({ secret: 's3cret' }, () => undefined)
   const reply = await receive({ multiValueHeaders: lists, body, isBase64Encoded: false }, undefined)
   expect(reply).toEqual({ statusCode: 204, body: '' })
+})
+
+test('Lambda: an error of http-errors keeps its status, and the one of another server loses it', async () => {
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const failing = (error: Error) =>
+    webhook({ secret: 's3cret' }, () => Promise.reject(error))({ headers, body }, undefined)
+  const gone = Object.assign(new Error('gone'), { statusCode: 410, expose: true })
+  await expect(failing(gone)).rejects.toBe(gone)
+  const cause = Object.assign(new Error('of the CRM'), { statusCode: 401 })
+  const error = await failing(cause).catch((thrown: unknown) => thrown)
+  expect(error).toMatchObject({
+    message: expect.stringContaining("return { statusCode: 400, body: '' }") as string,
+    cause,
+  })
+  expect(error).not.toHaveProperty('statusCode')
 })
