@@ -94,7 +94,8 @@ export function nameOf(value: unknown): string {
   return isStream(value) ? 'a stream' : `a value of type ${kindOf(value)}`
 }
 
-const kindOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)
+/** The name of a value's class, also for one of another realm and for a polyfill. */
+export const kindOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)
 
 const isStream = (value: unknown): boolean =>
   typeof (value as { pipe?: unknown } | undefined)?.pipe === 'function'

@@ -3,6 +3,7 @@
 import type { WebhookEvent } from '../events.js'
 import { readRequest } from '../read-body.js'
 import { fail, receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { kindOf } from '../rule.js'
 import { isSignedWeb } from '../web-signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
@@ -39,7 +40,10 @@ export function webhook<Rest extends unknown[] = []>(
     if ('refusal' in verdict) {
       return Response.json(verdict.refusal.body, { status: verdict.refusal.status })
     }
-    return (await handler(verdict.event, request, ...rest)) ?? new Response(null, { status: 204 })
+    const answer: unknown = await handler(verdict.event, request, ...rest)
+    return kindOf(answer) === 'Response'
+      ? (answer as Response)
+      : new Response(null, { status: 204 })
   }
 
   return (request, ...rest) =>

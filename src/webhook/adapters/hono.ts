@@ -6,6 +6,7 @@ import type { WebhookEvent } from '../events.js'
 import { bodyConsumed } from '../parse.js'
 import { decompress, readRequest } from '../read-body.js'
 import { fail, receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { kindOf } from '../rule.js'
 import { isSignedWeb } from '../web-signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
@@ -47,8 +48,8 @@ export function webhook<E extends Env>(
       const { status, body } = verdict.refusal
       return c.json(body, status as ContentfulStatusCode) // no refusal has a status without a body
     }
-    const answer = await handler(verdict.event, c)
-    if (answer) return answer
+    const answer: unknown = await handler(verdict.event, c)
+    if (kindOf(answer) === 'Response') return answer as Response
     const empty = c.body(null) // with the status that the handler has set, or else 200
     return empty.status === 200 ? c.body(null, 204) : empty
   }

@@ -35,11 +35,10 @@ export interface LambdaResponse {
  * Creates a Lambda handler for API Gateway (REST and HTTP APIs) and function URLs. It passes verified events
  * to your handler and refuses every other request.
  *
- * If your handler returns no response, the answer is 204. `return { statusCode: 400, body: '' }` refuses a message
+ * If your handler returns no object with a `statusCode`, the answer is 204. `return { statusCode: 400, body: '' }` refuses a message
  * for good. If your handler throws, the invocation fails, the gateway answers 5xx, and the destination sends the
- * request again. A status below 500 is taken off the error, because an error handler would answer with it, unless
- * the error has `expose: true`, as those of `http-errors` do. The destination waits 5 seconds for the answer, which
- * includes a cold start: put long work into a queue.
+ * request again. The error has no status below 500 then, unless it has `expose: true`. The destination waits 5
+ * seconds for the answer, which includes a cold start: put long work into a queue.
  *
  * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
@@ -66,7 +65,9 @@ export function webhook<Req extends LambdaRequest = LambdaRequest, Context = unk
       const { status, body } = verdict.refusal
       return { statusCode: status, headers, body: JSON.stringify(body) }
     }
-    return (await handler(verdict.event, request, context)) ?? { statusCode: 204, body: '' }
+    const answer = await handler(verdict.event, request, context)
+    // A status in a string is one for the gateways, too.
+    return answer && answer.statusCode > 0 ? answer : { statusCode: 204, body: '' }
   }
 
   return (request, context) =>

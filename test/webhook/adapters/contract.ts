@@ -29,6 +29,16 @@ export type Start = (
 
 const secret = 's3cret'
 
+/** What a handler returns that returns what its database gave it. */
+export const ROWS: readonly [row: unknown][] = [
+  [{ id: 10n, email: 'ada@example.com' }],
+  [{ id: 1, status: 404, headers: {} }],
+  [[{ id: 1 }]],
+  [2],
+  ['OK'],
+  [false],
+]
+
 /** JavaScript may give a function anything. */
 const untyped = (given: unknown) => given as never
 const track = { userId: 'u1', event: 'Signed Up', properties: { plan: 'pro' } }

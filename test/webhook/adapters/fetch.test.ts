@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import { serve } from '@hono/node-server'
 import { expect, test } from 'vitest'
-import { adapterContract, type Start } from './contract.js'
+import { adapterContract, ROWS, type Start } from './contract.js'
 import { listening } from './listen.js'
 import { webhook } from '../../../src/webhook/adapters/fetch.js'
 import { signedRequest } from '../../../src/testing.js'
@@ -76,4 +76,15 @@ test('a Web Request: an error with the status of another server loses it, and sa
     cause,
   })
   expect(error).not.toHaveProperty('status')
+})
+
+test.each(ROWS)('a Web Request: what the handler returns is no answer if it is %o', async (row) => {
+  const receive = webhook({ secret: 's3cret' }, () => Promise.resolve(row as undefined))
+  const reply = await receive(signed())
+  expect([reply.status, await reply.text()]).toEqual([204, ''])
+})
+
+test('a Web Request: the Response of another class than that of the runtime is the answer', async () => {
+  const answer = { status: 202, [Symbol.toStringTag]: 'Response' } as unknown as Response
+  expect(await webhook({ secret: 's3cret' }, () => answer)(signed())).toBe(answer)
 })

@@ -5,8 +5,9 @@ import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode, StatusCode } from 'hono/utils/http-status'
 import { expect, test } from 'vitest'
 import { gzipSync } from 'node:zlib'
-import { adapterContract, type Start } from './contract.js'
+import { adapterContract, ROWS, type Start } from './contract.js'
 import { listening } from './listen.js'
+import { post } from './post.js'
 import { signedRequest } from '../../../src/testing.js'
 import { webhook } from '../../../src/webhook/adapters/hono.js'
 
@@ -116,3 +117,18 @@ test.each([
     if (status === 500) expect(await response.json()).toMatchObject({ error: 'body_consumed' })
   },
 )
+
+test.each(ROWS)('Hono 4: what the handler returns is no answer if it is %o', async (row) => {
+  for (const status of [undefined, 410] as const) {
+    const app = new Hono()
+    const save = (_event: unknown, c: Context) => {
+      if (status) c.status(status)
+      return Promise.resolve(row as undefined)
+    }
+    app.post('/webhook', webhook({ secret: 's3cret' }, save))
+    const { url, close } = await listening(serve({ fetch: app.fetch, port: 0 }) as Server)
+    const reply = await post(url, signedRequest('delete', { userId: 'u1' }, 's3cret'))
+    await close()
+    expect(reply).toMatchObject({ status: status ?? 204, text: '' })
+  }
+})

@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest'
-import { adapterContract, type Start } from './contract.js'
+import { adapterContract, ROWS, type Start } from './contract.js'
 import { gateways, serveLambda } from './lambda-server.js'
-import { webhook, type LambdaRequest } from '../../../src/webhook/adapters/lambda.js'
+import {
+  webhook,
+  type LambdaRequest,
+  type LambdaResponse,
+} from '../../../src/webhook/adapters/lambda.js'
 import { signedRequest } from '../../../src/testing.js'
 
 /** As the error handler of middy does. */
@@ -53,4 +57,17 @@ test('Lambda: an error of http-errors keeps its status, and the one of another s
     cause,
   })
   expect(error).not.toHaveProperty('statusCode')
+})
+
+test.each(ROWS)('Lambda: what the handler returns is no answer if it is %o', async (row) => {
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const receive = webhook({ secret: 's3cret' }, () => Promise.resolve(row as undefined))
+  expect(await receive({ headers, body }, undefined)).toEqual({ statusCode: 204, body: '' })
+})
+
+test('Lambda: a status in a string is an answer, as it is for the gateways', async () => {
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const answer = { statusCode: '503', body: '' } as unknown as LambdaResponse
+  const receive = webhook({ secret: 's3cret' }, () => answer)
+  expect(await receive({ headers, body }, undefined)).toBe(answer)
 })
