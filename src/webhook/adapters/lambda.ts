@@ -83,10 +83,16 @@ async function bodyOf(request: LambdaRequest, maxBytes: number): Promise<unknown
   return decompress(Buffer.from(body, 'base64'), encoding, maxBytes)
 }
 
-/** A header's value, or a list if it has several. Gateways do not agree on the case of names. */
+/**
+ * A header's value, or a list if it has several. Gateways do not agree on the case of names. `headers` repeats what
+ * `multiValueHeaders` has, perhaps in another case.
+ */
 function headerOf({ headers, multiValueHeaders }: LambdaRequest, name: string) {
-  const all = Object.entries({ ...headers, ...multiValueHeaders })
-  const values = all.filter(([key]) => key.toLowerCase() === name).map(([, value]) => value)
-  const flat = values.flat()
-  return flat.length > 1 ? flat : flat[0]
+  for (const all of [multiValueHeaders, headers]) {
+    const entries = Object.entries<string | string[] | undefined>(all ?? {})
+    const named = entries.filter(([key]) => key.toLowerCase() === name)
+    const values = named.flatMap(([, value]) => value ?? [])
+    if (values.length > 0) return values.length > 1 ? values : values[0]
+  }
+  return undefined
 }

@@ -71,3 +71,26 @@ test('Lambda: a status in a string is an answer, as it is for the gateways', asy
   const receive = webhook({ secret: 's3cret' }, () => answer)
   expect(await receive({ headers, body }, undefined)).toBe(answer)
 })
+
+test('Lambda: a header that only one of the two fields has in lower case counts once', async () => {
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const signature = headers['X-Signature']
+  const receive = webhook({ secret: 's3cret' }, () => undefined)
+  const statusOf = async (request: LambdaRequest) =>
+    (await receive({ body, ...request }, undefined)).statusCode
+  const lower = { 'x-signature': signature }
+  expect(
+    await statusOf({ headers: lower, multiValueHeaders: { 'X-Signature': [signature] } }),
+  ).toBe(204)
+  expect(await statusOf({ headers: lower, multiValueHeaders: { 'X-Signature': undefined } })).toBe(
+    204,
+  )
+  expect(await statusOf({ headers: lower, multiValueHeaders: { Host: ['a'] } })).toBe(204)
+  expect(
+    await statusOf({
+      headers: lower,
+      multiValueHeaders: { 'X-Signature': [signature, signature] },
+    }),
+  ).toBe(401)
+  expect(await statusOf({ headers: { ...lower, 'X-Signature': signature } })).toBe(401)
+})
