@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { WebhookEvent } from './events.js'
+import { kindOf, nameOf } from './rule.js'
 import { signWebhook } from './signature.js'
 
 /** The fields of one type of event, as you pass them to {@link signedRequest}. */
@@ -28,6 +29,9 @@ export interface SignedRequest {
   body: string
 }
 
+/** Every type of event. */
+const TYPES = 'page, screen, identify, track, alias, group, delete'
+
 /** Every field of the seven bodies. In each body, the destination writes its fields in this order. */
 const FIELDS =
   'version,type,userId,timestamp,groupId,Previous ID,User ID,name,event,properties,traits,context'
@@ -39,7 +43,7 @@ const FIELDS =
  * @param type - The type of the event.
  * @param fields - The fields of the event, without `type` and `version`. `timestamp` may be omitted.
  * @param secret - The secret that the receiver has.
- * @throws TypeError if the secret is missing or empty.
+ * @throws TypeError if the type is unknown, the fields are no object, or the secret is missing or empty.
  * @example
  * ```ts
  * import { signedRequest } from 'hookline/testing'
@@ -53,6 +57,12 @@ export function signedRequest<Type extends WebhookEvent['type']>(
   fields: EventFields<Type>,
   secret: string,
 ): SignedRequest {
+  if (!TYPES.split(', ').includes(type)) {
+    throw new TypeError(`type: expected one of ${TYPES}, got ${JSON.stringify(type)}.`)
+  }
+  if (kindOf(fields) !== 'Object') {
+    throw new TypeError(`fields: expected an object, got ${nameOf(fields)}.`)
+  }
   const version = type === 'delete' ? undefined : 1
   const event = { timestamp: new Date().toISOString(), ...fields, type, version }
   const rank = (name: string) => FIELDS.split(',').indexOf(name) + 1 || Infinity // unknown fields come last

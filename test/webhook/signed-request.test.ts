@@ -69,3 +69,20 @@ test('its timestamp is now, in milliseconds, unless one is given', () => {
   expect(Date.parse(event.timestamp)).toBeGreaterThanOrEqual(before)
   expect(Date.parse(event.timestamp)).toBeLessThanOrEqual(Date.now())
 })
+
+test.each<[unknown, unknown, string]>([
+  [
+    'trak',
+    { userId },
+    'type: expected one of page, screen, identify, track, alias, group, delete, got "trak".',
+  ],
+  [undefined, { userId }, 'got undefined.'],
+  ['delete', null, 'fields: expected an object, got null.'],
+  ['delete', undefined, 'got undefined.'],
+  ['delete', [userId], 'got a list of 1.'],
+  ['delete', userId, 'got a string of 2 characters.'],
+])('of type %j with the fields %j it is refused', (type, fields, message) => {
+  const sign = () => signedRequest(type as 'delete', fields as { userId: string }, secret)
+  expect(sign).toThrow(TypeError)
+  expect(sign).toThrow(message)
+})
