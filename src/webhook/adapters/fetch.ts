@@ -15,7 +15,8 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  *
  * The handler and a `secret` function also get all arguments that the runtime passes after the request. If
  * the handler returns no response, the answer is 204. `return new Response(null, { status: 400 })` refuses a message
- * for good. Errors of the handler go to the runtime, without a status below 500. The destination waits 5 seconds for the answer: put long work into a queue or the runtime's `waitUntil`.
+ * for good. Errors of the handler go to the runtime, without a status below 500. The destination waits 5 seconds
+ * for the answer: put long work into a queue or the runtime's `waitUntil`.
  *
  * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
