@@ -131,6 +131,7 @@ describe('deliveries of all destinations together', () => {
 
   test.each([30_000, 400_000])(
     'have no more than about 32 MB of bodies, no destination has all of them, and all are sent: bodies of %i bytes',
+    { tags: 'long' },
     async (most) => {
       const many = Array.from({ length: 40 }, (_, n) => `d${n}`)
       const bodies = ['x'.repeat(300), 'x'.repeat(most)] as const

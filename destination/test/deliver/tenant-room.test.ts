@@ -123,59 +123,63 @@ function createWorld(receivers: readonly Receiver[], limits: Record<string, numb
 }
 
 describe('the requests of a tenant', () => {
-  test('are never more than its limit, all are sent, and no room is left unused for long', async () => {
-    for (let round = 0; round < 12; round++) {
-      const seed = (Date.now() + round) % 1_000_000
-      const { between, pick, chance } = dice(seed)
-      const limits: Record<string, number> = { a: between(1, 20), b: between(1, 40) }
-      const receivers = Array.from({ length: between(2, 7) }, (_, i) => ({
-        ...{ name: `d${i}`, tenant: pick(['a', 'a', 'b']) },
-        ...{ width: chance(0.3) ? between(2, 5) : 1, concurrency: between(1, 30) },
-        ms: pick([5, 20, 20, 300, 2_000]),
-      }))
-      const world = createWorld(receivers, limits)
-      const most = { ...limits }
-      world.started.push((tenant, requests, messages) => {
-        const which = `seed ${seed}, tenant ${tenant}: ${requests} requests of ${messages} messages`
-        if (messages > 1) expect(requests, which).toBeLessThanOrEqual(most[tenant] ?? 0)
-      })
-      const arrived = new Map<string, number>()
-      /** How long it takes if the room is always used, but for what is kept free while the widest message waits for its turn. */
-      const idealMsOf = (tenant: string) => {
-        const own = receivers.filter((one) => one.tenant === tenant)
-        const used = (limits[tenant] ?? 0) - Math.max(...own.map(({ width }) => width))
-        return own.reduce((sum, { name, ms, width, concurrency }) => {
-          const atOnce = Math.max(1, Math.min(concurrency, Math.floor(used / width)))
-          return sum + Math.ceil((arrived.get(name) ?? 0) / atOnce) * ms
-        }, 0)
-      }
-      for (let step = 0; step < 15; step++) {
-        const { name } = pick(receivers)
-        const count = between(1, 25)
-        arrived.set(name, (arrived.get(name) ?? 0) + count)
-        await world.arrive(name, count, chance(0.2))
-        if (chance(0.1)) world.change([pick(receivers).name])
-        if (chance(0.1)) {
-          const tenant = pick(['a', 'b'])
-          limits[tenant] = between(1, 20)
-          // Requests of before the change may still start.
-          most[tenant] = Math.max(most[tenant] ?? 0, limits[tenant] ?? 0)
-          world.limit(tenant, limits[tenant] ?? 0)
+  test(
+    'are never more than its limit, all are sent, and no room is left unused for long',
+    { tags: 'long' },
+    async () => {
+      for (let round = 0; round < 12; round++) {
+        const seed = (Date.now() + round) % 1_000_000
+        const { between, pick, chance } = dice(seed)
+        const limits: Record<string, number> = { a: between(1, 20), b: between(1, 40) }
+        const receivers = Array.from({ length: between(2, 7) }, (_, i) => ({
+          ...{ name: `d${i}`, tenant: pick(['a', 'a', 'b']) },
+          ...{ width: chance(0.3) ? between(2, 5) : 1, concurrency: between(1, 30) },
+          ms: pick([5, 20, 20, 300, 2_000]),
+        }))
+        const world = createWorld(receivers, limits)
+        const most = { ...limits }
+        world.started.push((tenant, requests, messages) => {
+          const which = `seed ${seed}, tenant ${tenant}: ${requests} requests of ${messages} messages`
+          if (messages > 1) expect(requests, which).toBeLessThanOrEqual(most[tenant] ?? 0)
+        })
+        const arrived = new Map<string, number>()
+        /** How long it takes if the room is always used, but for what is kept free while the widest message waits for its turn. */
+        const idealMsOf = (tenant: string) => {
+          const own = receivers.filter((one) => one.tenant === tenant)
+          const used = (limits[tenant] ?? 0) - Math.max(...own.map(({ width }) => width))
+          return own.reduce((sum, { name, ms, width, concurrency }) => {
+            const atOnce = Math.max(1, Math.min(concurrency, Math.floor(used / width)))
+            return sum + Math.ceil((arrived.get(name) ?? 0) / atOnce) * ms
+          }, 0)
         }
-        await vi.advanceTimersByTimeAsync(pick([0, 10, 100, 1_000]))
+        for (let step = 0; step < 15; step++) {
+          const { name } = pick(receivers)
+          const count = between(1, 25)
+          arrived.set(name, (arrived.get(name) ?? 0) + count)
+          await world.arrive(name, count, chance(0.2))
+          if (chance(0.1)) world.change([pick(receivers).name])
+          if (chance(0.1)) {
+            const tenant = pick(['a', 'b'])
+            limits[tenant] = between(1, 20)
+            // Requests of before the change may still start.
+            most[tenant] = Math.max(most[tenant] ?? 0, limits[tenant] ?? 0)
+            world.limit(tenant, limits[tenant] ?? 0)
+          }
+          await vi.advanceTimersByTimeAsync(pick([0, 10, 100, 1_000]))
+        }
+        const idealMs = Math.max(idealMsOf('a'), idealMsOf('b'))
+        const from = performance.now()
+        while (world.left() > 0) {
+          const passed = performance.now() - from
+          expect(passed, `seed ${seed}: ${world.left()} messages are left`).toBeLessThan(
+            idealMs * 2 + 3_000,
+          )
+          await vi.advanceTimersByTimeAsync(100)
+        }
+        await world.close()
       }
-      const idealMs = Math.max(idealMsOf('a'), idealMsOf('b'))
-      const from = performance.now()
-      while (world.left() > 0) {
-        const passed = performance.now() - from
-        expect(passed, `seed ${seed}: ${world.left()} messages are left`).toBeLessThan(
-          idealMs * 2 + 3_000,
-        )
-        await vi.advanceTimersByTimeAsync(100)
-      }
-      await world.close()
-    }
-  })
+    },
+  )
 
   test(
     'are shared in equal parts: slow endpoints do not take all of the room',

@@ -92,7 +92,7 @@ describe('the metrics', () => {
     expect(counted ?? 0).toBe(0)
   })
 
-  test('have as many series after a thousand messages as after one', async () => {
+  test('have as many series after a thousand messages as after one', { tags: 'long' }, async () => {
     const crm = await endpoint()
     const running = await start(settingsFor([destination([crm])]))
     const series = async () => Array.from((await samples(running)).keys()).filter(isOwn)

@@ -124,7 +124,7 @@ describe('silent name servers', () => {
   })
 })
 
-test('a thousand names at once all get their answers', async () => {
+test('a thousand names at once all get their answers', { tags: 'long' }, async () => {
   const dns = await startDnsServer((_, family) => (family === 4 ? at('127.0.0.1') : at()))
   const { resolve } = resolverWith({ servers: [dns.address], lateMs: 25_000 })
   const names = Array.from({ length: 1_000 }, (_, i) => `host${i}.test`)

@@ -172,10 +172,10 @@ describe('CSV', () => {
   })
 
   test.each([
-    ['to the end', 'userId,event\nu1,a\nu2,"b\nu3,c\n', 3],
-    ['for too long', `userId,event\nu1,a\nu2,"${'x,y\n'.repeat(MAX_LINE_BYTES / 4)}"\n`, 3],
-  ])('a quote that is open %s stops it, and its record is named', async (_, text, line) => {
-    await expect(csv(text)).rejects.toThrow(
+    ['to the end', 'userId,event\nu1,a\nu2,"b\nu3,c\n', 3, 3],
+    ['for too long', `userId,event\nu1,a\nu2,"${'x,y\n'.repeat(MAX_LINE_BYTES / 4)}"\n`, 3, 65_536],
+  ])('a quote that is open %s stops it, and its record is named', async (_, text, line, size) => {
+    await expect(csv(text, {}, size)).rejects.toThrow(
       `the CSV is not valid: the record that begins at line ${line} has a quote that is not closed. Close it.`,
     )
   })
