@@ -176,8 +176,8 @@ export interface AnalyticsOptions {
   /** Called once for each batch that a server accepted. */
   readonly onDelivered?: ((report: DeliveredReport) => void) | undefined
   /**
-   * Called with messages that were lost, and why, but for what `beforeSend` or `disabled` dropped. Without this hook, the first loss of each kind is a process warning, or goes to
-   * `logger.warn`.
+   * Called with messages that were lost, and why, but for what `beforeSend` or `disabled` dropped. Without this hook,
+   * the first loss of each kind is a process warning, or goes to `logger.warn`.
    */
   readonly onFailed?: ((report: FailedReport) => void) | undefined
   /**

@@ -607,8 +607,10 @@ export class Spool {
     this.#isReported = true
     const { directory } = this.#around
     const left = this.#lease ? '' : ' Messages that earlier processes left there wait, too.'
-    const advice = isShortage(cause) ? ' Raise the limit of open files (ulimit -n).' : ''
-    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes.${left}${advice}`
+    const advice = isShortage(cause)
+      ? 'Raise the limit of open files (ulimit -n).'
+      : 'Check that the directory can be written, and that its disk has room.'
+    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes.${left} ${advice}`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 

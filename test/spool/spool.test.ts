@@ -770,6 +770,7 @@ describe('a disk that fails', () => {
     expect(events(...net.arrivals)).toEqual(names(0, 25))
     expect(told(failed)).toEqual([[0, 'spool_failed']])
     expect(failed[0]?.error.message).toContain(file)
+    expect(failed[0]?.error.message).toContain('Check that the directory can be written')
     expect((failed[0]?.error.cause as NodeJS.ErrnoException).code).toBe('ENOTDIR')
     rmSync(file)
     await pass(5_000)
