@@ -224,14 +224,11 @@ function copyOf(value: unknown): unknown {
 /** Completes a message. What is none stays as it is: the client says what is wrong with it. */
 function complete(message: unknown, fields: RequestFields): unknown {
   if (typeof message !== 'object' || message === null || Array.isArray(message)) return message
-  const given = Object.entries(fields).flatMap(([name, value]) =>
-    value === undefined ? [] : [name],
-  )
+  const valueOf = (name: string | symbol) => fields[name as keyof RequestFields]
+  const given: (string | symbol)[] = NAMES.filter((name) => valueOf(name) !== undefined)
   const get = (name: string | symbol): unknown => {
     const own: unknown = Reflect.get(message, name)
-    return Object.hasOwn(fields, name)
-      ? joinValues<unknown>(fields[name as keyof RequestFields], own)
-      : own
+    return given.includes(name) ? joinValues<unknown>(valueOf(name), own) : own
   }
   // The client reads each field of a message, also one that it inherits: only then, so that a getter that throws does so there.
   return new Proxy(Object.create(message) as object, {
@@ -239,7 +236,7 @@ function complete(message: unknown, fields: RequestFields): unknown {
     // A client of another kind may copy the message, and the client itself refuses a field that no message has.
     ownKeys: () => [...new Set([...Reflect.ownKeys(message), ...given])],
     getOwnPropertyDescriptor: (_, name) => {
-      const own = given.includes(name as string)
+      const own = given.includes(name)
         ? { enumerable: true, get: () => get(name) }
         : Reflect.getOwnPropertyDescriptor(message, name)
       return own && { ...own, configurable: true } // a Proxy may not say otherwise

@@ -6,6 +6,7 @@ import { localUrl } from '../settings/network.js'
 import type { Settings } from '../settings/settings.js'
 import { CommandError, EXIT, fromEnvironment } from './command.js'
 import { readLocalSettings } from './local-settings.js'
+import { isRecord } from './record.js'
 
 /** The options of the command line that say where a destination runs. */
 export interface AdminOptions {
@@ -180,7 +181,7 @@ interface Problem {
 
 async function answerOf(response: Response, base: string): Promise<unknown> {
   const answer: unknown = isOfDestination(response) ? await response.json().catch(() => null) : null
-  if (response.ok && isObject(answer)) return answer
+  if (response.ok && isRecord(answer)) return answer
   const { code, message, problems } = errorIn(answer) ?? {
     code: 'no_destination',
     message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url.`,
@@ -200,8 +201,8 @@ function isOfDestination({ headers }: Response): boolean {
 
 /** @returns `undefined` if the answer has no error, or one of another form. */
 function errorIn(answer: unknown): Answered | undefined {
-  const error = isObject(answer) ? answer['error'] : undefined
-  if (!isObject(error)) return undefined
+  const error = isRecord(answer) ? answer['error'] : undefined
+  if (!isRecord(error)) return undefined
   const { code, message, problems } = error
   if (typeof code !== 'string' || typeof message !== 'string') return undefined
   return { code, message, problems: Array.isArray(problems) ? problems.filter(isProblem) : [] }
@@ -209,12 +210,8 @@ function errorIn(answer: unknown): Answered | undefined {
 
 function isProblem(value: unknown): value is Problem {
   return (
-    isObject(value) && typeof value['path'] === 'string' && typeof value['message'] === 'string'
+    isRecord(value) && typeof value['path'] === 'string' && typeof value['message'] === 'string'
   )
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
 }
 
 /** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */

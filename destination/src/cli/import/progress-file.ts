@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { isRecord } from '../record.js'
 import type { RefusedLine } from './ledger.js'
 import { readPart } from './read-part.js'
 import type { Place } from './row.js'
@@ -90,10 +91,6 @@ function isProgress(value: unknown): value is Progress {
     Array.isArray(refused) &&
     refused.every((each) => isRecord(each) && isCount(each['line']) && areTexts(each['problem']))
   )
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
 }
 
 const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0
