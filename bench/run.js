@@ -16,16 +16,32 @@ const PARTS = {
 const pageOf = (part) => (part === 'sdk' ? 'results.md' : `results-${part}.md`)
 const SCENARIOS = Object.values(PARTS).flat()
 
-const { values: flags } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    subjects: { type: 'string' },
-    runs: { type: 'string' },
-    profile: { type: 'boolean', default: false },
-    quick: { type: 'boolean', default: false },
-    'no-fail': { type: 'boolean', default: false },
-  },
-})
+const USAGE =
+  'Usage: node bench/run.js [--only NAMES] [--subjects NAMES] [--runs N] [--profile] [--quick] [--no-fail]. See bench/README.md.'
+
+const flags = readFlags()
+
+function readFlags() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        only: { type: 'string' },
+        subjects: { type: 'string' },
+        runs: { type: 'string' },
+        profile: { type: 'boolean', default: false },
+        quick: { type: 'boolean', default: false },
+        'no-fail': { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h' },
+      },
+    })
+    if (!values.help) return values
+    console.log(USAGE)
+    process.exit(0)
+  } catch (error) {
+    console.error(`${error.message}\n${USAGE}`)
+    process.exit(2)
+  }
+}
 
 const listOf = (text) => text?.split(',').filter(Boolean)
 const names = (listOf(flags.only) ?? SCENARIOS).flatMap((name) => PARTS[name] ?? name)
