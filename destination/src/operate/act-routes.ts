@@ -93,8 +93,8 @@ async function postDeletion(
   const body = bodyOf(request)
   const { userId } = body
   const id = typeof userId === 'number' && Number.isSafeInteger(userId) ? String(userId) : userId
-  if (typeof id !== 'string' || id === '') {
-    const message = `The "userId" in the body must be a non-empty string or a whole number; got ${show(userId)}.`
+  if (typeof id !== 'string' || id === '' || id.includes('\0')) {
+    const message = `The "userId" in the body must be a non-empty string without NUL, or a whole number; got ${show(userId)}.`
     throw new Refusal(400, 'invalid_user', message)
   }
   // Another id in the body would stay, and whoever asked would take it for deleted.

@@ -218,13 +218,17 @@ describe('a deletion', () => {
     expect(['gone-f', 'gone-t', 'stays-f', 'stays-t'].map(countOf)).toEqual([1, 1, 2, 2])
   })
 
-  test.each([[{}], [{ userId: '' }], [{ userId: null }], [{ userId: 1.5 }], [{ userId: ['a'] }]])(
-    'of %j is refused',
-    async (body) => {
-      const running = await start(settingsFor([]))
-      expect(await deleteUser(running, body)).toMatchObject([400, { code: 'invalid_user' }])
-    },
-  )
+  test.each([
+    [{}],
+    [{ userId: '' }],
+    [{ userId: 'a\0' }],
+    [{ userId: null }],
+    [{ userId: 1.5 }],
+    [{ userId: ['a'] }],
+  ])('of %j is refused', async (body) => {
+    const running = await start(settingsFor([]))
+    expect(await deleteUser(running, body)).toMatchObject([400, { code: 'invalid_user' }])
+  })
 
   test('of more than a user is refused, and deletes nothing', async () => {
     const crm = await endpoint()

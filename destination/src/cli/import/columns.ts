@@ -35,8 +35,14 @@ export function toField(column: string, map: ColumnMap): readonly string[] | und
       : `--map gives the column ${JSON.stringify(column)} the field ${JSON.stringify(name)}, which calls do not have`
   throw new Error(
     `${what}: expected ${FIELDS.join(', ')}, or properties.…, traits.… or context.…. ` +
-      `Name its field with --map '${column}=properties.${column || 'name'}', or leave it out with --map '${column}='.`,
+      `Name its field with --map '${column}=${likelyField(column)}', or leave it out with --map '${column}='.`,
   )
+}
+
+/** Programs put spaces around names, which JSON and CSV keep. */
+function likelyField(column: string): string {
+  const name = column.trim()
+  return pathOf(name)?.join('.') ?? `properties.${name || 'name'}`
 }
 
 /** Divides `column=field`. Both may have an equals sign: the first one after which there is a field counts. */

@@ -51,7 +51,7 @@ async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRec
   let record = new CsvRecord()
   let isReadable = true
   let firstLine = 1
-  for await (const { line, end, text, isUtf8, bytes, quotes } of lines) {
+  for await (const { line, end, text, lineBreak, isUtf8, bytes, quotes } of lines) {
     if (!record.isOpen) firstLine = line
     if (text === undefined) {
       // An odd number of quotes leaves one open. The lines after it are not records of their own.
@@ -63,7 +63,7 @@ async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRec
     if (content === '' && !record.isOpen) continue
     const start = line === 1 ? content.replace(/^\uFEFF/, '') : content
     isReadable &&= isUtf8
-    record.add(start, content === text ? '\n' : '\r\n')
+    record.add(start, content === text ? lineBreak : '\r\n')
     if (!record.isOpen) {
       const { cells } = record
       yield { line, firstLine, end, cells, ...(!isReadable && { problem: NOT_UTF8 }) }

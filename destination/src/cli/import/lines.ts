@@ -4,14 +4,20 @@ import { MAX_LINE_BYTES, type Place } from './row.js'
 export const NEWLINE = 0x0a
 export const RETURN = 0x0d
 
+/** What compressed files begin with. A workbook of Excel is a ZIP file. Sources: RFC 1952, section 2.3.1; APPNOTE.TXT of PKWARE, 4.3.7. */
+const GZIP = 0x1f8b
+const ZIP = 'PK\x03\x04'
+
 /** One line of a file. */
 export interface Line {
   /** The number of the line, from 1. */
   line: number
   /** The bytes of the file up to the end of the line, with its line break. */
   end: number
-  /** The line without its `\n`; `undefined` if it is longer than {@link MAX_LINE_BYTES}. */
+  /** The line without its `lineBreak`; `undefined` if it is longer than {@link MAX_LINE_BYTES}. */
   text: string | undefined
+  /** The byte that ends the lines of the file. */
+  lineBreak: '\n' | '\r'
   /** Whether the text is what the bytes say. Otherwise it has U+FFFD for some of them. */
   isUtf8: boolean
   /** The size of the line in bytes, without its line break. */
@@ -24,7 +30,7 @@ export interface Line {
  * Cuts bytes into lines. Memory holds at most a chunk and the longest line that is allowed.
  *
  * @param from - The place of the first chunk.
- * @throws Error if the file is UTF-16.
+ * @throws Error if the file is UTF-16 or compressed.
  */
 export async function* readLines(
   chunks: AsyncIterable<Buffer>,
@@ -43,7 +49,8 @@ export async function* readLines(
     dropped = { bytes: 0, quotes: 0 }
     offset += bytes + breakBytes
     const text = isTooLong ? undefined : last.toString()
-    return { line: ++line, end: offset, text, isUtf8: isUtf8(last), bytes, quotes }
+    const byte = lineBreak === RETURN ? '\r' : '\n'
+    return { line: ++line, end: offset, text, lineBreak: byte, isUtf8: isUtf8(last), bytes, quotes }
   }
   const drop = (bytes: Buffer) => {
     dropped = { bytes: dropped.bytes + bytes.length, quotes: dropped.quotes + quotesIn(bytes) }
@@ -53,7 +60,7 @@ export async function* readLines(
   for await (const chunk of chunks) {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
     if (isFirst && rest.length < 2) continue // too short to recognize UTF-16
-    if (isFirst && from.offset === 0) requireUtf8(rest)
+    if (isFirst && from.offset === 0) requireText(rest)
     if (isFirst) lineBreak = lineBreakOf(rest)
     isFirst = false
     let start = 0
@@ -80,8 +87,11 @@ function quotesIn(bytes: Buffer): number {
   return quotes
 }
 
-function requireUtf8(start: Buffer): void {
+function requireText(start: Buffer): void {
   const mark = start.readUInt16BE(0)
+  if (mark === GZIP || start.toString('latin1', 0, 4) === ZIP) {
+    throw new Error('the file is compressed, but only text can be read. Unpack it first.')
+  }
   if (mark === 0xfeff || mark === 0xfffe) {
     throw new Error('the file is UTF-16, but only UTF-8 can be read. Save it as UTF-8.')
   }

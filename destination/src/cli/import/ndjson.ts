@@ -2,6 +2,9 @@ import { markChanges } from '../../model/changed-numbers.js'
 import { readLines } from './lines.js'
 import { NOT_UTF8, tooLong, type Place, type Row } from './row.js'
 
+/** The end of the problem of a first line that is the begin of a list, or of an object over several lines. */
+const NOT_BY_LINES = '. Each line must be one object: jq -c writes a file so, and jq -c .[] a list'
+
 /**
  * Reads newline-delimited JSON, one object in each line. Empty lines are skipped.
  *
@@ -15,19 +18,21 @@ export async function* readNdjson(
     const text = read?.replace(/^\uFEFF/, '').trim()
     if (text === undefined) yield { line, end, text: '', problem: tooLong('line', bytes) }
     else if (!isUtf8) yield { line, end, text, problem: NOT_UTF8 }
-    else if (text !== '') yield { line, end, text, ...parse(text) }
+    else if (text !== '') yield { line, end, text, ...parse(text, line === 1) }
   }
 }
 
-function parse(text: string): Pick<Row, 'fields' | 'marked' | 'problem'> {
+/** @param isFirst - The first line of a file shows whether all of it is JSON of another kind. */
+function parse(text: string, isFirst: boolean): Pick<Row, 'fields' | 'marked' | 'problem'> {
+  const hint = isFirst && /^[[{]/.test(text) ? NOT_BY_LINES : ''
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
-    return { problem: `not valid JSON: ${(error as Error).message}` }
+    return { problem: `not valid JSON: ${(error as Error).message}${hint}` }
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
     return { fields: value as Record<string, unknown>, marked: markChanges(text) }
   }
-  return { problem: 'expected a JSON object that has the fields of a call' }
+  return { problem: `expected a JSON object that has the fields of a call${hint}` }
 }

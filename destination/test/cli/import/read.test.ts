@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { divide, toField } from '../../../src/cli/import/columns.js'
@@ -65,6 +66,16 @@ describe('NDJSON', () => {
     ])
     expect(rows[1]?.problem).toMatch(problem)
   })
+
+  test.each(['[\n{"a":1},\n{"b":2}\n]', '[{"a":1},{"b":2}]\n', '{\n  "a": 1\n}\n'])(
+    'JSON that is not by lines is named by its first line: %j',
+    async (text) => {
+      const [first, ...others] = await ndjson(text)
+      const advice = 'Each line must be one object: jq -c writes a file so, and jq -c .[] a list'
+      expect(first?.problem).toContain(advice)
+      expect(others.filter(({ problem }) => problem?.includes(advice))).toEqual([])
+    },
+  )
 
   test('a line that is not in UTF-8 is named, and the lines after it are read', async () => {
     const bytes = Buffer.from('{"a":"é"}\n\n{"b":"b"}', 'latin1')
@@ -232,6 +243,27 @@ describe('CSV', () => {
     ])
   })
 
+  test('a line break within a cell stays as it is in the file', async () => {
+    for (const lineBreak of ['\r', '\n', '\r\n']) {
+      const written = ['userId,event', 'u1,"one', 'two', lineBreak, 'three"', 'u2,b', ''].join(
+        lineBreak,
+      )
+      const rows = await csv(written, {}, 256)
+      expect(rows.map(({ fields }) => fields)).toEqual([
+        { userId: 'u1', event: ['one', 'two', lineBreak, 'three'].join(lineBreak) },
+        { userId: 'u2', event: 'b' },
+      ])
+    }
+  })
+
+  test.each([
+    ['a field', ' userId ', '=userId'],
+    ['a field within another', ' traits.plan', '=traits.plan'],
+    ['no field', ' plan', '=properties.plan'],
+  ])('a column with spaces around the name of %s gets advice for it', async (_, column, field) => {
+    await expect(csv(`${column},event\nu1,a\n`)).rejects.toThrow(`--map '${column}${field}'`)
+  })
+
   test('two columns that are the same field are refused', async () => {
     await expect(csv('userId,user_id\nu1,u2\n')).rejects.toThrow(
       `The columns "userId" and "user_id" both set userId. Leave one of them out with --map 'user_id='.`,
@@ -245,6 +277,15 @@ describe('CSV', () => {
     const bytes = Buffer.from('\uFEFFuserId,event\n', 'utf16le')
     const text = encoding === 'utf16le' ? bytes : bytes.swap16()
     await expect(all(readCsv(stream(text), START, {}))).rejects.toThrow('Save it as UTF-8.')
+  })
+
+  test.each([
+    ['gzip', gzipSync('userId,event\nu1,a\n')],
+    ['a workbook', Buffer.from('PK\x03\x04\x14\x00')],
+  ])('%s is refused, with the fix', async (_, bytes) => {
+    const advice = 'the file is compressed, but only text can be read. Unpack it first.'
+    await expect(csv(bytes)).rejects.toThrow(advice)
+    await expect(all(readNdjson(stream(bytes), START))).rejects.toThrow(advice)
   })
 
   test('cells of any content are read as they were written, in chunks of any size', async () => {
