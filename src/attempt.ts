@@ -103,8 +103,8 @@ export function createTransport(settings: Settings, log: Log): Transport {
 
 /** An injected fetch may resolve to anything: what has no status is no answer, the rest may be missing. */
 function readHead(response: FetchResponse): Head {
-  const { status } = response
-  if (!Number.isInteger(status)) {
+  const status = (response as FetchResponse | undefined)?.status
+  if (status === undefined || !Number.isInteger(status)) {
     throw new TypeError(`fetch must resolve to a response with a status, got ${describe(response)}`)
   }
   const header = (name: string) => {

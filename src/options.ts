@@ -297,6 +297,8 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
 }
 
 const SPOOL_OPTIONS = ['directory', 'maxBytes', 'fsync']
+/** Node takes ~ and a URL for names of directories in the current one. */
+const NO_PATH = /^(\s*$|~([/\\]|$)|file:)/i
 
 /** A body has room for one message of the largest size. */
 const MIN_BATCH_BYTES = 40_000
@@ -424,8 +426,8 @@ function checkSpool(given: unknown): Settings['spool'] {
     )
   }
   const { directory, maxBytes, fsync } = given
-  if (typeof directory !== 'string' || directory.trim() === '') {
-    throw wrong('spool.directory', 'the path of a directory', directory)
+  if (typeof directory !== 'string' || NO_PATH.test(directory)) {
+    throw wrong('spool.directory', 'the path of a directory, without ~ or file:', directory)
   }
   if (!fs || !zlib?.crc32) {
     throw new OptionError('spool', 'spool needs the files of Node, which this runtime lacks.')

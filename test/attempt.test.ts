@@ -373,6 +373,17 @@ describe('an injected fetch', () => {
     expect(heard.codes).toEqual(['e0: ok', 'e1: ok'])
   })
 
+  test('that resolves to nothing is named in the error', async () => {
+    const heard = listen()
+    const net = oddFetch(() => Promise.resolve(undefined))
+    const analytics = createClient(net, { ...heard.hooks, maxRetries: 0 })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    expect(heard.failed[0]?.error.message).toContain(
+      'fetch must resolve to a response with a status, got undefined',
+    )
+  })
+
   const taken: [string, () => unknown][] = [
     ['only a status', () => ({ status: 200 })],
     ['no text', () => ({ status: 200, headers: new Headers() })],

@@ -249,12 +249,18 @@ describe('spool', () => {
     expect(checkOptions('k', { spool: { directory } }).spool).toEqual(spool)
     const given = { directory, maxBytes: 1_048_576, fsync: 'batch' }
     expect(checkOptions('k', { spool: given }).spool).toEqual(given)
+    for (const other of ['~shop', './~', 'files']) {
+      expect(checkOptions('k', { spool: { directory: other } }).spool?.directory).toBe(other)
+    }
   })
 
   test.each([
     ['directory', 'the path of a directory', {}],
     ['directory', 'the path of a directory', { directory: ' ' }],
     ['directory', 'the path of a directory', { directory: 7 }],
+    ['directory', 'without ~', { directory: '~/spool' }],
+    ['directory', 'without ~', { directory: '~' }],
+    ['directory', 'or file:', { directory: 'file:///var/lib/shop' }],
     ['maxBytes', 'a whole number of at least 1048576', { directory, maxBytes: 1_048_575 }],
     ['fsync', '"off" or "batch"', { directory, fsync: true }],
     ['path', 'The options of spool are directory, maxBytes, fsync', { directory, path: '/x' }],
