@@ -302,9 +302,10 @@ export class Spool {
   /** Ends. Any process that uses the directory may take over the pending messages, now or later. */
   async close(): Promise<void> {
     clearTimeout(this.#timer)
-    if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
     this.#keepLease()
     this.#leaveNoneAhead()
+    if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
+    this.#keepLease()
     try {
       for (const segment of [...this.#segments]) this.#seal(segment)
       if (this.#segments.length + this.#claims.length > 0) this.#lease?.free()
@@ -461,10 +462,24 @@ export class Spool {
   /** Makes a file of messages that are in memory too, before another one or as the last. */
   #insert(messages: readonly Straggler[], path: string, next: Segment | undefined): void {
     const segment = Segment.ofStragglers(path, messages)
-    if (this.#around.fsync === 'batch') syncNow(path)
+    if (this.#around.fsync === 'batch') this.#syncNow(segment)
     const at = next ? this.#segments.indexOf(next) : this.#segments.length
     this.#segments.splice(at, 0, segment)
     if (at <= this.#reading) this.#reading++
+  }
+
+  #syncNow(segment: Segment): void {
+    const paths = [segment.path, folderOf(segment.path)]
+    try {
+      for (const path of paths) syncNow(path)
+    } catch (error) {
+      if (!hasCode(error, 'ERR_ACCESS_DENIED', 'EPERM', 'EISDIR')) {
+        segment.remove() // else its messages would be on disk twice
+        throw error
+      }
+      // Node's permission model only permits it in the background, and Windows can't sync a folder.
+      for (const path of paths) this.#unsynced.add(path)
+    }
   }
 
   #sealLast(): void {
@@ -745,15 +760,13 @@ function lostPlace(path: string): SpoolError {
   return new SpoolError('spool_corrupt', message)
 }
 
-/** Writes a file and its place in its folder through to the disk. */
+/** Writes a file, or a folder's list of files, through to the disk. */
 function syncNow(path: string): void {
-  for (const each of [path, folderOf(path)]) {
-    const fd = fs.openSync(each, 'r')
-    try {
-      fs.fsyncSync(fd)
-    } finally {
-      fs.closeSync(fd)
-    }
+  const fd = fs.openSync(path, 'r')
+  try {
+    fs.fsyncSync(fd)
+  } finally {
+    fs.closeSync(fd)
   }
 }
 

@@ -1,4 +1,5 @@
 import fs, { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { entryBytes, entryJson, type Entry } from '../../src/entry.js'
@@ -164,6 +165,47 @@ describe('messages that wait while later ones are delivered', () => {
     const { length } = sync.mock.calls
     expect(length).toBeGreaterThan(0)
     expect(length % 2).toBe(0) // each new file and its folder
+  })
+
+  test('leave no second copy if they cannot be written through to the disk', () => {
+    const directory = temporary()
+    const subject = startQueue(directory, MIB, 'batch')
+    const sync = vi.spyOn(fs, 'fsyncSync').mockImplementation(() => {
+      throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+    })
+    onTestFinished(() => {
+      sync.mockRestore()
+    })
+    deliver(subject, { count: 700, every: 200 })
+    expect(sync).toHaveBeenCalled()
+    expect(subject.faults.map(({ code }) => code)).toEqual(['spool_failed'])
+    expect(files(directory, '.log').filter((path) => /\d-\d+\.log$/.test(path))).toEqual([])
+  })
+
+  test.each([
+    ['under the permission model of Node', 'ERR_ACCESS_DENIED'],
+    ['on Windows', 'EPERM'],
+  ])('are written through in the background %s', async (_, code) => {
+    const directory = temporary()
+    const subject = startQueue(directory, MIB, 'batch')
+    const denied = vi.spyOn(fs, 'fsyncSync').mockImplementation(() => {
+      throw Object.assign(new Error('not permitted'), { code })
+    })
+    const open = vi.spyOn(fs.promises, 'open')
+    onTestFinished(() => {
+      denied.mockRestore()
+      open.mockRestore()
+    })
+    const moved = () => files(directory, '.log').filter((path) => /\d-\d+\.log$/.test(path))
+    deliver(subject, { count: 700, every: 200 })
+    expect(denied).toHaveBeenCalled()
+    const early = moved().length
+    expect(early).toBeGreaterThan(0)
+    await subject.queue.close()
+    expect(moved().length).toBeGreaterThan(early)
+    expect(subject.faults).toEqual([])
+    const synced = open.mock.calls.map(([path]) => path)
+    expect(synced).toEqual(expect.arrayContaining([...moved(), dirname(moved()[0] ?? '')]))
   })
 
   test('are tried again later if the disk has no room for their own file', () => {
