@@ -76,7 +76,9 @@ function nextState(
 
   const failed = outcomes.filter(({ outcome }) => outcome.verdict === 'retry')
   // The shortest requested wait decides. The breakers of the other endpoints prevent requests that are too early.
-  const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
+  // There is none if all endpoints had refused the message, and the settings have another one since it was claimed.
+  const waits = failed.map(({ outcome }) => outcome.retryAfterMs ?? 0)
+  const retryAfterMs = waits.length > 0 ? Math.min(...waits) : 0
   const state = retryLane(delivery)
   if (!isAnySent(outcomes)) {
     return { state, delayMs: Math.max(MIN_UNSENT_DELAY_MS, retryAfterMs) }

@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Outcome, OutcomeCode, Verdict } from '../../src/model/outcome.js'
 import { decide } from '../../src/deliver/decide.js'
@@ -61,6 +62,59 @@ test('a message whose last endpoint is removed was refused in an earlier attempt
     state: 'dead',
     reason: 'every endpoint refused it in an earlier attempt',
   })
+})
+
+test('a message that was refused by all former endpoints is sent to a new one soon', () => {
+  const settled = decide({ ...delivery, refusedBy: [A] }, 0, [B], [], () => 0, true)
+  expect(settled).toMatchObject({
+    next: { state: 'backlog', delayMs: 1_000 },
+    refusedBy: [A],
+    isUnsent: true,
+  })
+})
+
+test('whatever the settings were and are, a retry has a time', () => {
+  const urls = ['a', 'b', 'c', 'd', 'e']
+  const codes: OutcomeCode[] = [
+    'delivered',
+    'client_error',
+    'server_error',
+    'throttled',
+    'endpoint_down',
+  ]
+  fc.assert(
+    fc.property(
+      fc.subarray(urls),
+      fc.subarray(urls),
+      fc.subarray(urls),
+      fc.array(
+        fc.tuple(fc.constantFrom(...codes), fc.option(fc.nat(100_000), { nil: undefined })),
+        {
+          minLength: 5,
+          maxLength: 5,
+        },
+      ),
+      fc.boolean(),
+      (former, present, refusedBy, answers, isOutdated) => {
+        const outcomes = former
+          .filter((url) => !refusedBy.includes(url))
+          .map((url, i) => ({
+            url,
+            outcome: outcome(answers[i]?.[0] ?? 'timeout', answers[i]?.[1]),
+          }))
+        const { next } = decide(
+          { ...delivery, refusedBy },
+          0,
+          isOutdated ? present : former,
+          outcomes,
+          () => 0,
+          isOutdated,
+        )
+        if ('delayMs' in next) expect(next.delayMs).toSatisfy(Number.isFinite)
+        else expect(['done', 'dead']).toContain(next.state)
+      },
+    ),
+  )
 })
 
 describe('what is next for a delivery', () => {

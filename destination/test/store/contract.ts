@@ -711,6 +711,28 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect([taken, twice]).toContain(told[0])
       })
 
+      test('that cannot be written is refused, and holds up no other', async () => {
+        const told: Settlement[] = []
+        store.onSettled((settlements) => told.push(...settlements))
+        for (const messageId of ['m1', 'm2', 'm3']) await put({ messageId })
+        const claimed = await claim('fresh')
+        const never = { state: 'backlog', delayMs: Infinity } as const
+        const settlements = claimed.map((delivery, i) =>
+          i === 1 ? settlement(delivery, never) : settlement(delivery),
+        )
+        const [refused, [id]] = await Promise.all([
+          store.settle(settlements),
+          store.put([newDelivery({ messageId: 'm4' })]),
+        ])
+        expect([refused, id]).toEqual([1, expect.any(Number)])
+        expect(told).toEqual([settlements[0], settlements[2]])
+        expect(idsOf(await claim('fresh'))).toEqual([id])
+        subject.advance(LEASE_MS)
+        const again = [await claim('fresh'), await claim('backlog')].flat()
+        expect(idsOf(again)).toContain(claimed[1]?.id)
+        expect(await store.trace('m1')).toMatchObject([{ state: 'done' }])
+      })
+
       test('of nothing refuses nothing', async () => {
         expect(await store.settle([])).toBe(0)
       })

@@ -5,7 +5,7 @@ import type { StoreError } from '../store-error.js'
 import { moveFilter, moveGroup, moveTimes, StoreClock, type Reading } from './clock.js'
 import { BUSY_MS, connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
-import { resultCode, toFailure, toStoreError } from './failure.js'
+import { isOfValues, resultCode, toFailure, toStoreError } from './failure.js'
 import { Files } from './files.js'
 import { lock } from './lock.js'
 import type { Upgrade } from './schema.js'
@@ -90,6 +90,7 @@ export class Engine {
     const outcome = this.#attempt(deliveries.length > 0, round)
     if ('value' in outcome) return { ...outcome.value, answers: this.#answers(round) }
     const { failure } = outcome
+    if (settlements.length > 0 && isOfValues(failure.cause)) return this.#runEach(round)
     const isDeliveriesFault = deliveries.length > 0 && settlements.length + claims.length > 0
     if (!isDeliveriesFault) {
       return {
@@ -101,6 +102,26 @@ export class Engine {
     }
     // On a nearly full disk, settlements and claims may still fit where new bodies do not. So deliveries continue.
     return { ...this.run({ ...round, deliveries: [] }), put: { failure } }
+  }
+
+  /**
+   * Runs a round that a value makes fail. Each settlement gets a transaction of its own, so that one that can't be written does not
+   * hold up the others for ever. It is refused: its message is sent again after its lease.
+   */
+  #runEach(round: Round): RoundResult {
+    const settled: boolean[] = []
+    for (const one of round.settlements) {
+      const outcome = this.#attempt(false, {
+        ...round,
+        settlements: [one],
+        deliveries: [],
+        claims: [],
+      })
+      if ('value' in outcome) settled.push(...outcome.value.settled.value)
+      else if (isOfValues(outcome.failure.cause)) settled.push(false)
+      else return { ...this.run({ ...round, settlements: [] }), settled: outcome }
+    }
+    return { ...this.run({ ...round, settlements: [] }), settled: { value: settled } }
   }
 
   /**

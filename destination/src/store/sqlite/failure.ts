@@ -16,6 +16,12 @@ const CODES: readonly { number: number; name: string; text: string }[] = [
   { number: 26, name: 'SQLITE_NOTADB', text: 'file is not a database' },
 ]
 
+/**
+ * The primary result codes for values that can't be stored: too big, a constraint, the wrong type, out of range.
+ * https://www.sqlite.org/rescode.html
+ */
+const OF_VALUES = new Set([18, 19, 20, 25])
+
 /** The system's error codes for no room: the device is full, the quota is used up, the file has reached its limit. */
 const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
@@ -35,6 +41,13 @@ export function resultCode(error: unknown): string | undefined {
       : (CODES.find(({ name }) => code === name || String(code).startsWith(`${name}_`)) ??
         CODES.find(({ text }) => text === message))
   return found?.name
+}
+
+/** Whether a statement failed because of a value that was given to it, so that it would fail each time. */
+export function isOfValues(error: unknown): boolean {
+  const { errcode, code } = error as { errcode?: unknown; code?: unknown }
+  if (typeof errcode === 'number') return OF_VALUES.has(errcode & 0xff)
+  return code === 'ERR_INVALID_ARG_TYPE' || code === 'ERR_INVALID_ARG_VALUE'
 }
 
 /** Turns an error of SQLite or of the file system into a StoreError that says what to do. */
