@@ -198,7 +198,7 @@ export class Monitor {
     return work
   }
 
-  /** The settings have changed: what they do not have any more is forgotten, and the limit of the dead letters may be another. */
+  /** The settings have changed: what they do not watch any more is forgotten, and the limit of the dead letters may be another. */
   keep(): void {
     const { deadLetters } = this.#parts.settings().alerts ?? {}
     const isOtherTime = deadLetters?.withinMs !== this.#limit?.withinMs
@@ -238,14 +238,8 @@ export class Monitor {
   async #work(): Promise<void> {
     if (this.#isStopped) return
     const { alerts } = this.#parts.settings()
-    if (!alerts) return
     try {
-      for (const key of this.#open) {
-        if (this.#hasStopped()) return
-        await this.#judge(key, alerts)
-      }
-      await this.#tellPauses(alerts)
-      await this.#judgeDeadLetters(alerts)
+      if (alerts) await this.#judgeAll(alerts)
       if (this.#hasStopped()) return
       await this.#forget()
       this.#hasFailed = false
@@ -254,6 +248,15 @@ export class Monitor {
       if (!this.#hasFailed) this.#parts.events.alertFailed(error)
       this.#hasFailed = true
     }
+  }
+
+  async #judgeAll(alerts: Alerts): Promise<void> {
+    for (const key of this.#open) {
+      if (this.#hasStopped()) return
+      await this.#judge(key, alerts)
+    }
+    await this.#tellPauses(alerts)
+    await this.#judgeDeadLetters(alerts)
   }
 
   async #judge(key: string, alerts: Alerts): Promise<void> {
@@ -497,12 +500,17 @@ export class Monitor {
     return kind === DEAD_LETTERS ? this.#excesses : this.#untoldPauses
   }
 
-  /** Forgets the endpoints and destinations that the settings do not have any more, here and in the store. */
+  /**
+   * Forgets the endpoints and destinations that are not watched any more, here and in the store. If they are watched again one day,
+   * nobody knows whether they have succeeded in between.
+   */
   async #forget(): Promise<void> {
     if (!this.#hasToForget) return
     this.#hasToForget = false
-    const endpoints = new Set(await inSlices(keysOf(this.#parts.settings().destinations)))
-    const names = new Set(this.#parts.settings().destinations.map(({ name }) => name))
+    const { alerts, destinations } = this.#parts.settings()
+    const watched = alerts ? destinations.filter(({ name }) => name !== alerts.destination) : []
+    const endpoints = new Set(await inSlices(keysOf(watched)))
+    const names = new Set(watched.map(({ name }) => name))
     for (const key of this.#watched.keys()) {
       if (endpoints.has(key)) continue
       this.#watched.delete(key)
