@@ -336,8 +336,9 @@ export class Analytics<
     let message: WireMessage
     let json: Uint8Array
     try {
+      const checked = validate(type, given) // first: who gives ('Event', { … }) takes the second for the properties
       checkCallback(type, callback)
-      message = complete(validate(type, given), this.#settings)
+      message = complete(checked, this.#settings)
       json = this.#encode(message)
     } catch (error) {
       this.#refuse(type, toHooklineError(type, error), callback, given)

@@ -146,7 +146,21 @@ export function isPage(body: string): boolean {
 
 function toError(thrown: unknown): Error {
   const isReadable = thrown instanceof Error && readMessage(thrown) !== undefined
-  return isReadable ? thrown : new Error(messageOf(thrown))
+  if (!isReadable) return new Error(messageOf(thrown))
+  const reason = reasonOf(thrown)
+  return reason ? new Error(thrown.message + reason, { cause: thrown }) : thrown
+}
+
+/**
+ * What the message of a fetch lacks. The global one of Node has it in the cause, or in the errors of the cause, one for each address
+ * of the host. node-fetch has only the code of these.
+ */
+function reasonOf(thrown: Error): string {
+  const { message, cause, code } = thrown as { message: string; cause?: unknown; code?: unknown }
+  if (message.endsWith('reason: ')) return String(code)
+  const causes = [(cause as { errors?: unknown } | null | undefined)?.errors ?? cause].flat()
+  const reasons = causes.map(readMessage).filter((each) => each && !message.includes(each))
+  return reasons.length > 0 ? `: ${reasons.join(', ')}` : ''
 }
 
 /** Codes of connections that broke, and of answers that could not be read, once the request was under way. */

@@ -1,3 +1,4 @@
+import dns from 'node:dns'
 import {
   createServer as createHttpServer,
   type OutgoingHttpHeaders,
@@ -295,6 +296,72 @@ describe('the deadline holds', () => {
     expect(analytics.stats().delivered).toBe(3)
     await pass(5_000)
     expect(vi.getTimerCount()).toBe(0)
+  })
+})
+
+describe('a connection that fails', () => {
+  /** What is told of a message for an endpoint that nobody listens at. */
+  async function failureAt(host: string, fetch?: Fetch): Promise<string> {
+    const server = createServer()
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    await new Promise((resolve) => server.close(resolve))
+    const heard = listen()
+    const endpoint = `http://${host}:${port}`
+    const options = { ...heard.hooks, endpoint, maxRetries: 0, ...(fetch && { fetch }) }
+    const analytics = createClient(scriptedFetch(), { fetch: undefined, ...options })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    return heard.failed[0]?.error.message.replaceAll(String(port), 'PORT') ?? ''
+  }
+
+  /** A host with two addresses, as localhost has on most machines. */
+  function useTwoAddresses(): void {
+    const addresses = [
+      { address: '127.0.0.1', family: 4 },
+      { address: '127.0.0.2', family: 4 },
+    ]
+    type Done = (error: null, found: unknown, family?: number) => void
+    const lookup = (_: string, options: { all?: boolean } | Done, done?: Done) => {
+      const isAll = typeof options === 'object' && options.all === true
+      const tell = typeof options === 'function' ? options : done
+      process.nextTick(() => {
+        if (isAll) tell?.(null, addresses)
+        else tell?.(null, '127.0.0.1', 4)
+      })
+    }
+    const spy = vi.spyOn(dns, 'lookup').mockImplementation(lookup as never)
+    onTestFinished(() => {
+      spy.mockRestore()
+    })
+  }
+
+  test('says why, by the default fetch and by the global one', async () => {
+    const refused = 'connect ECONNREFUSED 127.0.0.1:PORT'
+    expect(await failureAt('127.0.0.1')).toContain(`failed, reason: ${refused}`)
+    expect(await failureAt('127.0.0.1', globalThis.fetch)).toContain(`fetch failed: ${refused}`)
+    expect(await failureAt('no-such-host.invalid', globalThis.fetch)).toMatch(
+      /fetch failed: getaddrinfo E\w+ no-such-host.invalid/,
+    )
+  })
+
+  test('says why for each address of a host', async () => {
+    useTwoAddresses()
+    expect(await failureAt('two.example')).toMatch(/failed, reason: ECONNREFUSED$/)
+    expect(await failureAt('two.example', globalThis.fetch)).toMatch(
+      /fetch failed: connect ECONNREFUSED 127.0.0.1:PORT, connect ECONNREFUSED 127.0.0.2:PORT$/,
+    )
+  })
+
+  test.each<[string, unknown]>([
+    ['the same text', new Error('x failed')],
+    ['no message', new Error('')],
+    ['no error', 'x'],
+    ['null', null],
+    ['a list of nothing', new AggregateError([])],
+  ])('with %s as its cause keeps its own words', async (_, cause) => {
+    const fetch = () => Promise.reject(new Error('x failed', { cause }))
+    expect(await failureAt('127.0.0.1', fetch)).toMatch(/x failed$/)
   })
 })
 

@@ -204,6 +204,12 @@ test.each([null, 7, 'done', {}, Promise.resolve()])(
   },
 )
 
+test('the arguments of other clients are refused by the first of them', () => {
+  const error = refusal('track', 'Order Completed', { total: 1 })
+  expect(error.field).toBe('message')
+  expect(error.message).toBe('track() takes one message object, got "Order Completed".')
+})
+
 describe('a field that the type does not have', () => {
   test.each<[MessageType, string, string]>([
     ['track', 'userID', 'Did you mean userId?'],
