@@ -14,6 +14,9 @@ const KEPT_TIMES = 20
 /** In ms: what was read is not shown for longer than this. */
 const STALE_MS = 15_000
 
+/** In ms: a clock that has gained or lost more than this was set. By less, the clock of a server may seem to change. */
+const SET_MS = 500
+
 /** How many rows are read at once, so that the process and the store serve their other callers at once. */
 const SLICE = 100
 
@@ -23,6 +26,8 @@ type Spark = OverviewRow['spark']
 export type PastRows = ReadonlyMap<string, ReadonlyMap<string, readonly HistoryRow[]>>
 
 interface Kept {
+  /** How far the store's clock was ahead of `performance.now()`, in ms. */
+  aheadMs: number
   byBucket: Map<number, HistoryRow[]>
   rows: PastRows
   until: number
@@ -54,28 +59,33 @@ export class Past {
   async #read(span: HistorySpan): Promise<PastRows> {
     await this.tally.saveIfSmall()
     const from = performance.now()
-    const byBucket = this.#kept.get(span)?.byBucket ?? new Map<number, HistoryRow[]>()
-    const first = firstBucket(span, this.store.clock.wall())
+    const wall = this.store.clock.wall()
+    const aheadMs = wall - from
+    const kept = this.#kept.get(span)
+    // If somebody has set the clock, the times of the rows have moved, or buckets that were over grow again.
+    const isSet = kept !== undefined && Math.abs(aheadMs - kept.aheadMs) > SET_MS
+    const byBucket = (isSet ? undefined : kept?.byBucket) ?? new Map<number, HistoryRow[]>()
+    const first = firstBucket(span, wall)
     for (const at of byBucket.keys()) if (at < first) byBucket.delete(at)
     // The newest bucket may still grow.
     const since = Math.max(first, ...byBucket.keys())
-    const read = await this.#rowsSince(span, since)
+    const read = await this.#rowsBetween(span, since, wall)
     for (const { at } of read) byBucket.set(at, [])
     for (const row of read) byBucket.get(row.at)?.push(row)
     const rows = await indexed(byBucket)
     const ms = performance.now() - from
     const until = performance.now() + Math.min(STALE_MS, Math.max(FRESH_MS, ms * KEPT_TIMES))
-    this.#kept.set(span, { byBucket, rows, until })
+    this.#kept.set(span, { aheadMs, byBucket, rows, until })
     return rows
   }
 
-  async #rowsSince(span: HistorySpan, since: number): Promise<HistoryRow[]> {
+  /** There are later rows if the clock of the store was set back. */
+  async #rowsBetween(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> {
     const slices: HistoryRow[][] = []
-    let slice: HistoryRow[]
     do {
-      slice = await this.store.history(span, since, slices.at(-1)?.at(-1), SLICE)
-      slices.push(slice)
-    } while (slice.length === SLICE)
+      const slice = await this.store.history(span, since, slices.at(-1)?.at(-1), SLICE)
+      slices.push(slice.filter(({ at }) => at <= until))
+    } while (slices.at(-1)?.length === SLICE)
     return slices.flat()
   }
 }
