@@ -26,6 +26,7 @@ export class Waiting {
   #counts = new Map<string, Count>()
   /** By the name of the destination. */
   #byDestination = new Map<string, Count>()
+  /** What the store has answered last; `undefined` before, and while no tenant has the quota. */
   #answer: readonly Stats[] | undefined
   #timer: NodeJS.Timeout | undefined
   #isStopped = false
@@ -52,7 +53,8 @@ export class Waiting {
         return count ? [[name, count]] : []
       }),
     )
-    this.#answer = undefined
+    // What was done since the answer still counts, and comes only with the next one.
+    this.#useAnswer()
   }
 
   /** Messages for a destination are being stored; or a negative number of them are not stored, because that failed. */
@@ -76,17 +78,22 @@ export class Waiting {
 
   /** Asks the store how many messages wait, if a tenant has the quota. After an error, the former answer stays in use. */
   async ask(): Promise<void> {
-    if (this.#counts.size === 0) return
+    if (this.#counts.size === 0) {
+      this.#answer = undefined
+      return
+    }
     const asked = Array.from(this.#counts.values(), (count) => ({ count, since: count.since }))
     const answer = await this.#stats().catch(() => this.#answer)
     if (answer === undefined || answer === this.#answer) return
     this.#answer = answer
     // What was done while the store answered may be in the answer or not. The next answer has it for certain.
-    for (const { count, since } of asked) {
-      count.stored = 0
-      count.since -= since
-    }
-    for (const { destination, fresh, backlog, bulk, leased } of answer) {
+    for (const { count, since } of asked) count.since -= since
+    this.#useAnswer()
+  }
+
+  #useAnswer(): void {
+    for (const count of this.#counts.values()) count.stored = 0
+    for (const { destination, fresh, backlog, bulk, leased } of this.#answer ?? []) {
       const count = this.#byDestination.get(destination)
       if (count) count.stored += fresh + backlog + bulk + leased
     }

@@ -106,6 +106,60 @@ describe('the count of a tenant', () => {
     expect(waiting.overLimit('acme')?.count).toBe(15)
   })
 
+  test('is the same after a change of settings, also if the store gives no new answer', async () => {
+    const answer = [stateOf('a1', 10), stateOf('f1', 3)]
+    const waiting = new Waiting(() => Promise.resolve(answer))
+    waiting.use(SETTINGS)
+    await waiting.ask()
+    waiting.add('a1', 5)
+    for (let i = 0; i < 3; i++) {
+      waiting.use({ ...SETTINGS, tenants: [tenant('acme', 2), tenant('free', 1)] })
+      await waiting.ask()
+      expect(waiting.overLimit('acme')).toEqual({ count: 15, limit: 2 })
+      // The quota is new.
+      expect(waiting.overLimit('free')).toEqual({ count: 3, limit: 1 })
+    }
+  })
+
+  test('goes to another tenant with the destination', async () => {
+    const waiting = new Waiting(() => Promise.resolve([stateOf('a1', 10), stateOf('a2', 1)]))
+    waiting.use(SETTINGS)
+    await waiting.ask()
+    waiting.use({ ...SETTINGS, destinations: [owned('a1', 'b'), owned('a2', 'acme')] })
+    expect(waiting.overLimit('acme')?.count).toBe(1)
+    expect(waiting.overLimit('b')?.count).toBe(10)
+  })
+
+  test('of a new quota is not doubled by an answer that is on its way', async () => {
+    const answers: ((stats: Stats[]) => void)[] = []
+    const waiting = new Waiting(() => new Promise((resolve) => answers.push(resolve)))
+    waiting.use({ ...SETTINGS, tenants: [tenant('b', 1)] })
+    const first = waiting.ask()
+    answers[0]?.([stateOf('a1', 10)])
+    await first
+    const second = waiting.ask()
+    waiting.use(SETTINGS)
+    waiting.add('a1', 2)
+    expect(waiting.overLimit('acme')?.count).toBe(12)
+    answers[1]?.([stateOf('a1', 11)])
+    await second
+    expect(waiting.overLimit('acme')?.count).toBe(13)
+  })
+
+  test('has no answer from before a time without quotas', async () => {
+    let answer = [stateOf('a1', 10)]
+    const waiting = new Waiting(() => Promise.resolve(answer))
+    waiting.use(SETTINGS)
+    await waiting.ask()
+    waiting.use({ ...SETTINGS, tenants: [] })
+    await waiting.ask()
+    answer = [stateOf('a1', 0)]
+    waiting.use(SETTINGS)
+    expect(waiting.overLimit('acme')).toBeUndefined()
+    await waiting.ask()
+    expect(waiting.overLimit('acme')).toBeUndefined()
+  })
+
   test('costs the store nothing without the quota', async () => {
     const stats = vi.fn(() => Promise.resolve([]))
     const waiting = new Waiting(stats)
