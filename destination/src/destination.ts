@@ -224,6 +224,7 @@ async function connect(
   live.afterwards(async (next) => {
     monitor?.keep()
     await observing.history.keep(next)
+    await observing.metrics.keep(next)
   })
 
   await manager.keepOwners()

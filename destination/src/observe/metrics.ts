@@ -8,7 +8,8 @@ import type { EndedMessage } from '../deliver/settler.js'
 import type { Verdict } from '../enqueue/enqueue.js'
 import type { Delivery, Stats } from '../model/delivery.js'
 import type { ServerState } from '../store/store.js'
-import { turn } from '../model/slices.js'
+import { eachInSlices, turn } from '../model/slices.js'
+import type { Destination, Settings } from '../settings/settings.js'
 import { version } from '../version.js'
 import type { Observer } from './events.js'
 import { addMetric, Counts, Durations, type Labels, type Sample } from './series.js'
@@ -41,6 +42,7 @@ interface EndpointCounts {
 
 /** The messages of one destination that were delivered or became dead letters. */
 interface DestinationCounts {
+  /** By their URLs without the queries, as the labels have them. */
   endpoints: Map<string, EndpointCounts>
   delivered: number
   dead: number
@@ -134,6 +136,16 @@ export class Metrics implements Observer {
   /** Messages have waited for longer than the retention, and are dead letters now. */
   expired(destination: string, count: number): void {
     this.#destination(destination).dead += count
+  }
+
+  /** Forgets the endpoints that the settings no longer have, because a tenant may change its URLs as often as it likes. */
+  async keep({ destinations }: Pick<Settings, 'destinations'>): Promise<void> {
+    const kept = new Map<string, Destination['webhooks']>()
+    await eachInSlices(destinations, ({ name, webhooks }) => kept.set(name, webhooks))
+    await eachInSlices(this.#destinations, ([name, { endpoints }]) => {
+      const urls = new Set(kept.get(name)?.map(({ url }) => withoutQuery(url)))
+      for (const url of endpoints.keys()) if (!urls.has(url)) endpoints.delete(url)
+    })
   }
 
   /** The media type of {@link text}. */
@@ -371,11 +383,11 @@ export class Metrics implements Observer {
   #eachEndpoint(samples: (counts: EndpointCounts, labels: Labels) => Sample[]): Sample[] {
     const all: Sample[] = []
     for (const [destination, { endpoints }] of this.#destinations) {
-      for (const [url, counts] of endpoints) {
-        all.push(...samples(counts, { destination, endpoint: withoutQuery(url) }))
+      for (const [endpoint, counts] of endpoints) {
+        all.push(...samples(counts, { destination, endpoint }))
       }
     }
-    return summed(all)
+    return all
   }
 
   #destination(name: string): DestinationCounts {
@@ -412,7 +424,8 @@ class ByName {
   }
 }
 
-function endpointOf({ endpoints }: DestinationCounts, url: string): EndpointCounts {
+function endpointOf({ endpoints }: DestinationCounts, fullUrl: string): EndpointCounts {
+  const url = withoutQuery(fullUrl)
   let counts = endpoints.get(url)
   if (!counts) {
     counts = { outcomes: new Counts(), durations: new Durations(ATTEMPT_BOUNDS) }

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import type { Outcome } from '../../src/model/outcome.js'
 import { tellAll, type Observer } from '../../src/observe/events.js'
-import { Metrics } from '../../src/observe/metrics.js'
+import { Metrics, type MetricSources } from '../../src/observe/metrics.js'
 import { createObservers, type ObserversParts } from '../../src/observe/observers.js'
 import {
   ADMIN_TOKEN,
@@ -34,6 +35,15 @@ const BEARER = { Authorization: `Bearer ${ADMIN_TOKEN}` }
 
 const samples = async (running: RunningDestination) =>
   parseScrape(await (await scrape(running, BEARER)).text())
+
+const idleMetrics = (sources: Partial<MetricSources> = {}) =>
+  new Metrics({
+    stats: () => Promise.resolve([]),
+    queues: () => [],
+    paused: () => ['crm'],
+    isStoreUp: () => Promise.resolve(true),
+    ...sources,
+  })
 
 describe('the metrics', () => {
   test('tell what came, what was sent, and what waits', async () => {
@@ -106,13 +116,50 @@ describe('the metrics', () => {
     expect(await series()).toEqual(before)
   })
 
+  test('forget an endpoint that the settings no longer have, and count on for the others', async () => {
+    const [former, crm] = [await endpoint(), await endpoint()]
+    const to = (...urls: string[]) => destination(urls.map((url) => ({ url })))
+    const settings = settingsFor([to(`${crm.url}?key=1`, former.url)])
+    const running = await start(settings)
+    const attempts = async (name: string) =>
+      Array.from(await samples(running)).filter(([series]) => series.startsWith(name))
+    const countsOf = (one: { url: string }, count: number) => [
+      `hookline_attempts_total{destination="crm",endpoint="${one.url}",outcome="delivered"}`,
+      count,
+    ]
+    await post(running, [track('m1')])
+    await expect
+      .poll(() => attempts('hookline_attempts_total'))
+      .toEqual([countsOf(crm, 1), countsOf(former, 1)])
+    await running.reload({ ...settings, destinations: [to(`${crm.url}?key=2`)] })
+    await post(running, [track('m2')])
+    await expect.poll(() => attempts('hookline_attempts_total')).toEqual([countsOf(crm, 2)])
+    expect(await attempts('hookline_attempt_duration_seconds_count')).toEqual([
+      [`hookline_attempt_duration_seconds_count{destination="crm",endpoint="${crm.url}"}`, 2],
+    ])
+    await running.reload({ ...settings, destinations: [] })
+    await expect.poll(() => attempts('hookline_attempt')).toEqual([])
+    await expect
+      .poll(() => attempts('hookline_messages_total'))
+      .toContainEqual(['hookline_messages_total{destination="crm",result="delivered"}', 2])
+  })
+
+  test('have as many series however often a URL is changed', async () => {
+    const metrics = idleMetrics()
+    const outcome = { code: 'delivered', ms: 3 } as Outcome
+    for (let i = 0; i < 100; i++) {
+      const url = `https://crm.example.com/${i}?key=${i}`
+      metrics.attempted({ destination: 'crm' }, [{ url, outcome }])
+      await metrics.keep({ destinations: [destination([{ url }])] })
+    }
+    const series = Array.from(parseScrape(await metrics.text()).keys())
+    expect(series.filter((one) => one.startsWith('hookline_attempts_total'))).toEqual([
+      'hookline_attempts_total{destination="crm",endpoint="https://crm.example.com/99",outcome="delivered"}',
+    ])
+  })
+
   test('are there when the store is not', async () => {
-    const metrics = new Metrics({
-      stats: () => Promise.reject(new Error('the disk is gone')),
-      queues: () => [],
-      paused: () => ['crm'],
-      isStoreUp: () => Promise.resolve(true),
-    })
+    const metrics = idleMetrics({ stats: () => Promise.reject(new Error('the disk is gone')) })
     metrics.callsCounted('web', 'store_unavailable', 3)
     expect(Object.fromEntries(parseScrape(await metrics.text()))).toMatchObject({
       hookline_store_up: 0,
