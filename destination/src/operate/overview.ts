@@ -20,7 +20,7 @@ import { DurationBins } from '../observe/durations.js'
 import type { Destination } from '../settings/settings.js'
 import { formerDestinations } from './warnings.js'
 import type { OverviewParameters } from './parameters.js'
-import { Past, SeriesSum, seriesOf, sparkOf, type PastRows } from './past.js'
+import { Past, SeriesSum, seriesOf, sparkOf, type EndpointRows, type PastRows } from './past.js'
 import { statusHead, statusOfDestination, type StatusParts } from './status.js'
 
 /** The most destinations that need attention, former destinations and sources in one answer. */
@@ -44,17 +44,18 @@ interface Line {
   oldestMs: number
   /** Whether its filters let nothing through. */
   isBlocked: boolean
+  /** Its history in the span of the pass, and that of the last hour. */
+  rows: EndpointRows
+  minutes: EndpointRows
 }
 
-/** One pass over all destinations. */
+/** One pass over all destinations. It has the history of no others: those of a tenant are few of all. */
 interface Pass {
   lines: readonly Line[]
   /** All lines in an order. Each order is made when it is asked for first. */
   inOrder: (order: Order) => Promise<Line[]>
   /** The lines that need attention, the worst first. */
   troubled: Line[]
-  rows: PastRows
-  minutes: PastRows
   stats: Stats[]
   totals: OverviewTotals
   sources: SourceStatus[]
@@ -62,7 +63,7 @@ interface Pass {
   until: number
 }
 
-const NO_ROWS: readonly (readonly HistoryRow[])[] = []
+const NO_ROWS: EndpointRows = new Map()
 
 type Order = Pick<OverviewParameters, 'sort' | 'isDescending'>
 
@@ -112,8 +113,12 @@ export class Overviews {
       destinations: troubled,
       troubled: pass.troubled.length,
       formerDestinations: formerDestinations(pass.stats, { destinations }).slice(0, MAX_FORMER),
-      histories: historiesOf(troubled, pass.minutes, now),
-      rows: found.slice(offset, offset + limit).map((line) => rowOf(line, pass.rows, span, now)),
+      histories: historiesOf(
+        troubled,
+        new Map(shown.map(({ row, minutes }) => [row.name, minutes])),
+        now,
+      ),
+      rows: found.slice(offset, offset + limit).map((line) => rowOf(line, span, now)),
       found: found.length,
     }
   }
@@ -158,7 +163,11 @@ export class Overviews {
     if (newer && newer !== kept) return newer
     const pass = this.#makePass(span)
     this.#passes.set(span, pass)
-    pass.catch(() => this.#passes.delete(span))
+    const drop = () => {
+      if (this.#passes.get(span) === pass) this.#passes.delete(span)
+    }
+    // It holds much memory, and perhaps nobody looks again.
+    pass.then(({ until }) => setTimeout(drop, until - performance.now()).unref(), drop)
     return pass
   }
 
@@ -180,7 +189,7 @@ export class Overviews {
     const troubled = await sorted(lines.filter(needsAttention), byHealth)
     const ms = performance.now() - from
     return {
-      ...{ lines, rows, minutes, stats, sources, chart: sum.series(), troubled },
+      ...{ lines, stats, sources, chart: sum.series(), troubled },
       inOrder: keptOrders(lines),
       totals: totals.of({ destinations: lines.length, callsPerSecond }),
       until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
@@ -230,8 +239,9 @@ export class Overviews {
       url: withoutQuery(webhooks[0]?.url ?? ''),
       moreUrls: webhooks.length - 1,
     }
-    for (const rows of past.rows.get(name)?.values() ?? NO_ROWS) {
-      for (const one of rows) {
+    const rows = past.rows.get(name) ?? NO_ROWS
+    for (const ofEndpoint of rows.values()) {
+      for (const one of ofEndpoint) {
         row.delivered += one.delivered
         row.failed += one.failed
         bins.addList(one.bins)
@@ -241,7 +251,10 @@ export class Overviews {
     row.p99Ms = bins.quantile(0.99)
     const filters = this.parts.filterCounts.of(destination)
     const isBlocked = filters !== null && isBlocking(filters)
-    const line = { destination, row, rank: HEALTHS.indexOf(health), oldestMs, isBlocked }
+    const line = {
+      ...{ destination, row, rank: HEALTHS.indexOf(health), oldestMs, isBlocked, rows },
+      minutes: past.minutes.get(name) ?? NO_ROWS,
+    }
     past.totals.add(line, bins)
     return line
   }
@@ -363,9 +376,8 @@ function sorted(lines: readonly Line[], { sort, isDescending }: Order): Promise<
   return sortInSlices(lines, (a, b) => sign * by(a, b) || bySign * byName(a, b))
 }
 
-function rowOf({ row }: Line, rows: PastRows, span: HistorySpan, now: number): OverviewRow {
-  const all = Array.from(rows.get(row.name)?.values() ?? []).flat()
-  return { ...row, spark: sparkOf(all, span, now) }
+function rowOf({ row, rows }: Line, span: HistorySpan, now: number): OverviewRow {
+  return { ...row, spark: sparkOf(Array.from(rows.values()).flat(), span, now) }
 }
 
 /** The last hour of endpoints, minute by minute, as the sentences about them need it. */

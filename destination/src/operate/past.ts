@@ -22,8 +22,11 @@ const SLICE = 100
 
 type Spark = OverviewRow['spark']
 
-/** The rows of each endpoint of each destination, the oldest first. */
-export type PastRows = ReadonlyMap<string, ReadonlyMap<string, readonly HistoryRow[]>>
+/** The rows of each endpoint of one destination, the oldest first. */
+export type EndpointRows = ReadonlyMap<string, readonly HistoryRow[]>
+
+/** The rows of each destination. */
+export type PastRows = ReadonlyMap<string, EndpointRows>
 
 interface Kept {
   /** How far the store's clock was ahead of `performance.now()`, in ms. */

@@ -14,7 +14,7 @@ import type {
 import { portalWords } from '../../model/portal-words.js'
 import type { Feed, Viewpoint } from '../../observe/feed.js'
 import { withoutAdvice } from '../../settings/reach.js'
-import type { Settings } from '../../settings/settings.js'
+import type { Settings, Tenant } from '../../settings/settings.js'
 import type { Access } from '../access.js'
 import { bodyOf, withBody } from '../body.js'
 import {
@@ -176,14 +176,18 @@ function ownTotals(totals: OverviewTotals): PortalTotals {
   }
 }
 
-/** An overview is computed once for all who have opened links of a tenant at the same time. */
+/**
+ * An overview is computed once for all who have opened links of a tenant at the same time. It is kept as long as the settings
+ * that the tenant is in.
+ */
 function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
-  const all = new Map<string, Overviews>()
+  const all = new WeakMap<Tenant, Overviews>()
   return ({ tenant }) => {
-    let overviews = all.get(tenant)
+    const guest = { tenant, by: null, expiresAt: 0 }
+    const scope = () => requireScope(parts, guest)
+    const key = scope().tenant
+    let overviews = all.get(key)
     if (!overviews) {
-      const guest = { tenant, by: null, expiresAt: 0 }
-      const scope = () => requireScope(parts, guest)
       overviews = new Overviews(
         {
           ...parts,
@@ -192,7 +196,7 @@ function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
         },
         parts.past,
       )
-      all.set(tenant, overviews)
+      all.set(key, overviews)
     }
     return overviews
   }
