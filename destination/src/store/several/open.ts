@@ -74,7 +74,7 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
   const changed: ServerParts['changed'] = (state) => {
     for (const listener of listeners) listener(state)
   }
-  const servers = await Promise.all(
+  const enrolled = await Promise.all(
     opened.map(async ({ name, open, store }) => {
       const identity = { store: found.store, number: found.names.indexOf(name), name }
       const wasEnrolled = found.enrolled.includes(identity.number)
@@ -92,17 +92,27 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
         ...{ name, number: identity.number, changed },
         open: async () => enroll(toServerStore(await open())),
       }
-      if (store instanceof StoreError) return new Server(parts, store)
+      if (store instanceof StoreError) return { parts, store }
       try {
-        return new Server(parts, await enroll(store))
+        return { parts, store: await enroll(store) }
       } catch (error) {
         if (!(error instanceof StoreError && wasEnrolled && isAway(error))) throw error
-        return new Server(parts, error)
+        return { parts, store: error }
       }
     }),
   )
+  // They are made once nothing of the above can fail any more, because one that is away is tried again until it is closed.
+  const servers = enrolled.map(({ parts, store }) => new Server(parts, store))
   servers.sort((a, b) => a.number - b.number)
-  const directory = found.shares.length > 0 ? found : await divide(home.store, servers)
+  let directory = found
+  if (found.shares.length === 0) {
+    try {
+      directory = await divide(home.store, servers)
+    } catch (error) {
+      await Promise.all(servers.map((server) => server.close()))
+      throw error
+    }
+  }
   // The home has the number 0.
   const [first] = servers as [Server]
   const directories = new Directories(first, servers, directory, changed)

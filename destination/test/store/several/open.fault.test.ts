@@ -1,3 +1,5 @@
+import { createServer, type AddressInfo } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, expect, test } from 'vitest'
 import { Waiting } from '../../../src/enqueue/waiting.js'
@@ -409,6 +411,30 @@ test('a first list that is refused leaves nothing behind', async () => {
   expect(names).toEqual(['a', 'b', 'c'])
   expect(shares.map((one) => one.server)).toEqual(spread(3))
   await store.close()
+})
+
+test('a start that fails does not go on trying a server that is away', async () => {
+  const a = await place('a')
+  // The first start ended before it spread the shares, for which all servers have to be there.
+  const home = await openPostgres(a.url, undefined, false, true)
+  await home.asServer?.found(['a', 'b'])
+  await home.close()
+  let connections = 0
+  const away = createServer((socket) => {
+    connections++
+    socket.destroy()
+  })
+  await new Promise<void>((resolve) => away.listen(0, '127.0.0.1', resolve))
+  try {
+    const { port } = away.address() as AddressInfo
+    const b = { name: 'b', url: `postgres://hookline@127.0.0.1:${port}/b` }
+    await expect(openStore([a, b])).rejects.toMatchObject({ isUnreachable: true, server: 'b' })
+    connections = 0
+    await setTimeout(2_500)
+    expect(connections).toBe(0)
+  } finally {
+    away.close()
+  }
 })
 
 test('a process that does not know the new owner of a share says so', async () => {
