@@ -169,7 +169,11 @@ export interface ReadPort {
   /** The number of deliveries in each state that waits or is dead, for each destination that has any. */
   stats(): Promise<Stats[]>
 
-  /** Everything stored of one message: a trace for each of its deliveries. Empty if the message is not known. */
+  /**
+   * Everything stored of one message: a trace for each of its deliveries. Empty if the message is not known.
+   *
+   * @throws StoreError if a server is away that may have more of it.
+   */
   trace(messageId: string): Promise<Trace[]>
 
   /** Everything stored of one delivery; `undefined` if there is no such delivery. */

@@ -77,6 +77,15 @@ export class Directories {
     }
   }
 
+  /** The names of the servers that may have messages of a source because its share has moved, or moves; none if it has not. */
+  movedBetween(source: string): string[] {
+    // There is one for each share.
+    const { server, next, former } = this.#present.shares[shareOf(source)] as SharePlace
+    const others = [...former.map((one) => one.server), ...(next === null ? [] : [next])]
+    if (others.length === 0) return []
+    return [server, ...others].map((number) => this.#present.names[number] ?? String(number))
+  }
+
   /** Reads the directory again. @throws StoreError */
   refresh(): Promise<Directory> {
     this.#reading ??= this.#read().finally(() => {

@@ -227,8 +227,7 @@ export class SeveralStore implements Store {
       (answer) => answer.length > 0,
     )
     const found = answers.flatMap(({ answer }) => answer)
-    // The messages of a source are on one server, so what was found is complete, unless two sources have sent the same id.
-    if (found.length === 0) this.#requireAll(away)
+    if (away.length > 0) this.#requireAll(await this.#lacking(found, away))
     return found.sort((a, b) => a.receivedAt - b.receivedAt || a.id - b.id)
   }
 
@@ -654,6 +653,17 @@ export class SeveralStore implements Store {
     await this.#directories.refresh().catch(ignoreAway)
     const isOther = this.#directories.isMoving || this.#unknown.length > 0
     return isOther ? this.#askAll(question) : asked
+  }
+
+  /**
+   * Which of the servers that are away may have more of a message. The messages of a source are on one server, so what was found is complete,
+   * unless the share of the source has moved, or two sources have sent the same id.
+   */
+  async #lacking(found: readonly Trace[], away: readonly string[]): Promise<readonly string[]> {
+    if (found.length === 0) return away
+    await this.#directories.refresh().catch(ignoreAway)
+    const names = new Set(found.flatMap(({ source }) => this.#directories.movedBetween(source)))
+    return away.filter((name) => names.has(name))
   }
 
   /** The names of the servers that this process can't ask, because it does not know them. */

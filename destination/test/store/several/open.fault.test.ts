@@ -437,6 +437,33 @@ test('a start that fails does not go on trying a server that is away', async () 
   }
 })
 
+test('a trace does not leave out what a server has that is away', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const ofOne = (destination: string) =>
+    newDelivery({ source: OF_SECOND, messageId: 'm', destination })
+  await store.put([ofOne('crm'), ofOne('erp')])
+  const [done] = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])
+  await store.settle([settlement(done as Delivery)])
+  await store.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'a']]),
+    () => undefined,
+  )
+  await store.put([newDelivery({ source: OF_HOME, messageId: 'other' })])
+  expect(await store.trace('m')).toHaveLength(2)
+  await store.close()
+
+  // What was delivered stays at the former server.
+  const gone = { ...b, url: b.url.replace(/:\d+\//, ':1/') }
+  const partly = await openStore([a, gone])
+  await expect(partly.trace('m')).rejects.toEqual(
+    storeError('failed', /b can't be reached, so the answer would not be complete/),
+  )
+  // The share of this one has never been there.
+  expect(await partly.trace('other')).toHaveLength(1)
+  await partly.close()
+})
+
 test('a process that does not know the new owner of a share says so', async () => {
   const [a, b, c] = [await place('a'), await place('b'), await place('c')]
   const old = await openStore([a, b])
