@@ -54,7 +54,7 @@ export interface ManagerParts {
   store: Pick<RecordPort, 'writeRecords' | 'recordLog' | 'onRecords'> &
     Pick<ReadPort, 'stats'> &
     Pick<AudiencePort, 'forgetDestinations'> &
-    Pick<MaintainPort, 'discard'>
+    Pick<MaintainPort, 'completeStats' | 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
   pauses: {
@@ -273,7 +273,7 @@ export class Manager {
     const { kind, name, actor } = order
     const wish = { kind, name, path: '', after: undefined }
     await this.#decidedForOne(order, async (before, decided) => {
-      const waiting = await this.#waitingIn([wish])
+      const waiting = await this.#waitingIn([wish], choice)
       if (!before) {
         // A deletion that was interrupted goes on with the messages.
         if (waiting.size === 0 || choice !== 'discard') throw unknown(kind, name)
@@ -285,7 +285,7 @@ export class Manager {
       await this.#make(plan, 'update', actor, decided, choice)
     })
     const discarded = kind === 'destination' && choice === 'discard' ? await this.#discard(name) : 0
-    const left = await this.#waitingIn([wish])
+    const left = await this.#waitingIn([wish], choice)
     return { discarded, waiting: left.get(name) ?? 0 }
   }
 
@@ -313,7 +313,8 @@ export class Manager {
       const { wishes, problems } = await wishesFor(wanted, prune, managed)
       const all = await this.#plan(wishes, problems)
       const plan = all.filter(({ isSame }) => !isSame)
-      const result = { plan, same: all.length - plan.length, waiting: await this.#waitingIn(plan) }
+      const waiting = await this.#waitingIn(plan, choice)
+      const result = { plan, same: all.length - plan.length, waiting }
       if (dryRun) return { ...result, revision: revisionOf(before) }
       requireChoice(result.waiting, choice)
       const made = await this.#make(plan, 'update', actor, decided, choice)
@@ -419,17 +420,22 @@ export class Manager {
 
   /**
    * Frees the names that nobody uses any more, once the store can't have anything of them any more. Their pauses end then: a
-   * destination of the name would be another one.
+   * destination of the name would be another one. It also says again which names are in use: a process with other settings, which is just
+   * being replaced, may have said the opposite.
    */
   freeNames(retentionMs: number): Promise<void> {
     const { managed, store, pauses } = this.#parts
     return this.#inTurn(async () => {
       await writeOwners(this.#parts, async () => {
-        const freed = await managed.owners.free(retentionMs, store)
+        const { owners } = managed
+        const freed = await owners.free(managed.settings().destinations, retentionMs, store)
+        const ends = await pauses.endsOf(freed.map(({ name }) => name))
+        const { destinations } = managed.settings()
         return [
-          ...managed.owners.unused(managed.settings().destinations, []),
+          ...owners.used(destinations),
+          ...owners.unused(destinations, []),
           // They come first, because a name that is free is not looked at again.
-          ...(await pauses.endsOf(freed.map(({ name }) => name))),
+          ...ends,
           ...freed,
         ]
       })
@@ -625,11 +631,20 @@ export class Manager {
     return this.#parts.managed.settings()[`${kind}s`]
   }
 
-  /** How many messages wait for each destination that is deleted, of those with any. */
-  async #waitingIn(plan: readonly Leaving[]): Promise<Map<string, number>> {
+  /**
+   * How many messages wait for each destination that is deleted, of those with any. If they are to be kept, the numbers decide nothing, and
+   * a server that is away has its last count.
+   *
+   * @throws StoreError if a server is away and the messages are not to be kept.
+   */
+  async #waitingIn(
+    plan: readonly Leaving[],
+    choice: WaitingChoice | undefined,
+  ): Promise<Map<string, number>> {
+    const { store } = this.#parts
     const leaving = new Set(plan.filter(isLeaving).map(({ name }) => name))
     if (leaving.size === 0) return new Map()
-    const stats = await this.#parts.store.stats()
+    const stats = await (choice === 'keep' ? store.stats() : store.completeStats())
     return new Map(
       stats
         .filter(({ destination }) => leaving.has(destination))
@@ -655,7 +670,8 @@ export class Manager {
   }
 
   async #hasWaiting(name: string): Promise<boolean> {
-    return (await this.#waitingIn([{ kind: 'destination', name, after: undefined }])).size > 0
+    const wish = { kind: 'destination', name, after: undefined } as const
+    return (await this.#waitingIn([wish], 'discard')).size > 0
   }
 }
 

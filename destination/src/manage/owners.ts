@@ -1,6 +1,6 @@
 import { StoreError } from '../store/store-error.js'
 import type { Follower } from '../store/follower.js'
-import type { ReadPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type { MaintainPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 import type { Stats } from '../model/delivery.js'
 import type { Destination } from '../settings/settings.js'
 import type { Problem } from '../settings/problem.js'
@@ -32,7 +32,7 @@ interface Owner extends Stored {
 
 /** What {@link Owners} need. */
 export interface OwnersParts {
-  store: Pick<RecordPort, 'writeRecords'> & Pick<ReadPort, 'stats'>
+  store: Pick<RecordPort, 'writeRecords'>
   follower: Pick<Follower, 'catchUp'>
 }
 
@@ -143,15 +143,24 @@ export class Owners {
 
   /**
    * What must be written because names are free again: no destination has had them for the retention, and the store has no message
-   * that waits for them and no dead letter.
+   * that waits for them and no dead letter. No name is free while a server of the store is away, because it may have some.
+   *
+   * @param destinations - Those that there are. Another process may have said that their names are unused, because it had other settings.
    */
-  async free(retentionMs: number, store: Pick<ReadPort, 'stats'>): Promise<RecordChange[]> {
+  async free(
+    destinations: readonly Pick<Destination, 'name'>[],
+    retentionMs: number,
+    store: Pick<MaintainPort, 'completeStats'>,
+  ): Promise<RecordChange[]> {
+    const used = new Set(destinations.map(({ name }) => name))
     const since = this.#now() - retentionMs
     const old = Array.from(this.#known).filter(
-      ([, { unusedSince = Infinity }]) => unusedSince < since,
+      ([name, { unusedSince = Infinity }]) => unusedSince < since && !used.has(name),
     )
     if (old.length === 0) return []
-    const stored = new Set((await store.stats()).map(({ destination }) => destination))
+    const stats = await unlessAway(store.completeStats())
+    if (!stats) return []
+    const stored = new Set(stats.map(({ destination }) => destination))
     return old
       .filter(([name]) => !stored.has(name))
       .map(([name, { version }]) => toDeletion(name, version))
@@ -180,6 +189,17 @@ export async function writeOwners(
       const isConflict = error instanceof StoreError && error.code === 'conflict'
       if (!isConflict || tries === TRIES) throw error
     }
+  }
+}
+
+/** @returns `undefined` if one of the servers of the store can't be reached. */
+async function unlessAway<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer
+  } catch (error) {
+    const isAway = error instanceof StoreError && error.server !== undefined && error.isUnreachable
+    if (!isAway) throw error
+    return undefined
   }
 }
 

@@ -166,7 +166,10 @@ export interface ReadPort {
    */
   ping(): Promise<void>
 
-  /** The number of deliveries in each state that waits or is dead, for each destination that has any. */
+  /**
+   * The number of deliveries in each state that waits or is dead, for each destination that has any. A server that is away has its last
+   * count, or none.
+   */
   stats(): Promise<Stats[]>
 
   /**
@@ -446,6 +449,13 @@ export interface MaintainPort {
    * @throws StoreError if the store can't write.
    */
   purgeUser(user: string, from: number): Promise<Purged>
+
+  /**
+   * What {@link ReadPort.stats} says of all servers, for what must not be decided by a part.
+   *
+   * @throws StoreError if a server is away, or if this process does not know all servers.
+   */
+  completeStats(): Promise<Stats[]>
 
   /** The number of deliveries in any state. */
   count(): Promise<number>

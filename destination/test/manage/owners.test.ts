@@ -1,7 +1,14 @@
 // The name of a destination stays with its tenant, because the store has messages by this name.
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { Pauses } from '../../src/deliver/pauses.js'
+import { Managed } from '../../src/manage/managed.js'
+import { Manager } from '../../src/manage/manager.js'
 import { Owners } from '../../src/manage/owners.js'
 import type { RunningDestination } from '../../src/destination.js'
+import type { Stats } from '../../src/model/delivery.js'
+import { Follower } from '../../src/store/follower.js'
+import { openStore } from '../../src/store/open.js'
+import { StoreError } from '../../src/store/store-error.js'
 import type { RecordChange } from '../../src/store/store.js'
 import type { Destination, Settings, Tenant } from '../../src/settings/settings.js'
 import { destination, endpoint, post, settingsFor, start, track } from '../run.js'
@@ -10,6 +17,9 @@ import { ask, SETTINGS_KEY } from './api.js'
 
 const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9))
 const STEPS = 150
+
+/** The counts of a destination for which nothing is stored. */
+const NONE = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
 
 const TENANTS = ['ann', 'ben'] as const
 const tenants: Tenant[] = TENANTS.map((name) => ({ name, portal: { editUrls: false } }))
@@ -277,11 +287,10 @@ describe('a name', () => {
       )
     }
     take(owners.used([{ name: 'hook', tenant: 'ann' }]))
-    const none = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
-    let stats = [{ ...none, destination: 'hook', dead: 1 }]
-    const store = { stats: () => Promise.resolve(stats) }
+    let stats = [{ ...NONE, destination: 'hook', dead: 1 }]
+    const store = { completeStats: () => Promise.resolve(stats) }
     const free = async () => {
-      const changes = [...owners.unused([], stats), ...(await owners.free(60_000, store))]
+      const changes = [...owners.unused([], stats), ...(await owners.free([], 60_000, store))]
       take(changes)
       return changes.map(({ body }) => body === undefined)
     }
@@ -295,6 +304,58 @@ describe('a name', () => {
     time += 1
     expect(await free()).toEqual([true])
     expect(owners.refusal('hook', 'ben')).toBeUndefined()
+  })
+
+  test('is not free while a server of the store is away, because that may have messages for it', async () => {
+    let time = 1_700_000_000_000
+    const owners = new Owners(() => time)
+    const unused = owners.unused([], [{ ...NONE, destination: 'hook' }])
+    owners.take(
+      unused.map((change) => ({ ...change, version: 1 })),
+      false,
+    )
+    time += 60_001
+    const freeIf = (completeStats: () => Promise<Stats[]>) =>
+      owners.free([], 60_000, { completeStats })
+    const away = new StoreError('failed', 'away', { isUnreachable: true, server: 'b' })
+    expect(await freeIf(() => Promise.reject(away))).toEqual([])
+    const broken = new StoreError('failed', 'no such table', { server: 'b' })
+    await expect(freeIf(() => Promise.reject(broken))).rejects.toBe(broken)
+    expect(await freeIf(() => Promise.resolve([]))).toMatchObject([{ name: 'hook', version: 1 }])
+  })
+
+  test('of a destination stays in use, and paused, though a process with former settings says that nothing has it', async () => {
+    let time = 1_700_000_000_000
+    const store = await openStore(settingsWith().store, { now: () => time })
+    onTestFinished(() => store.close())
+    const processWith = async (destinations: Destination[]) => {
+      const managed = await Managed.open(settingsWith({}, destinations), store.clock.now)
+      const follower = new Follower(store, async (...changes) => {
+        await managed.take(...changes)
+      })
+      const pauses = await Pauses.open(store)
+      const manager = new Manager({ store, managed, follower, pauses })
+      return { managed, manager, pauses }
+    }
+    const hook = destination([], { name: 'hook', tenant: 'ann', sources: [] })
+    const former = await processWith([])
+    const present = await processWith([hook])
+    await present.manager.keepOwners()
+    await present.pauses.pause(
+      'hook',
+      { reason: 'not yet', by: 'operator' },
+      { by: 'ann', from: null },
+    )
+
+    // It ends a sweep, and is then stopped.
+    await former.manager.freeNames(60_000)
+    time += 60_001
+    await present.manager.freeNames(60_000)
+    await present.manager.freeNames(60_000)
+    expect(present.pauses.of('hook')).toMatchObject({ reason: 'not yet' })
+    expect(present.managed.owners.refusal('hook', 'ben')).toContain('expected "ann"')
+    // The operator may take it back: it is in use.
+    expect(present.managed.owners.refusal('hook')).toBeUndefined()
   })
 })
 

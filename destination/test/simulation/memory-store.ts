@@ -400,6 +400,7 @@ export function openMemory(tables: MemoryTables): Store {
     onRemoved: () => undefined,
     ping: () => run(() => undefined),
     stats: () => run(() => tables.stats()),
+    completeStats: () => run(() => tables.stats()),
     trace: (messageId) => run(() => tables.trace(messageId)),
     get: (id) => run(() => tables.get(id)),
     replay: (ids, withDone, lane = 'backlog') => run(() => tables.replay(ids, withDone, lane)),

@@ -329,6 +329,13 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#stats())
   }
 
+  completeStats(): Promise<Stats[]> {
+    return this.#whenComplete(
+      () => this.#stats(),
+      () => false,
+    )
+  }
+
   get(id: DeliveryId): Promise<Trace | undefined> {
     return this.#whenComplete(
       () => this.#get(id),

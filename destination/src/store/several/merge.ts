@@ -82,7 +82,8 @@ export class Sums {
   }
 }
 
-function sumOf(all: readonly Stats[]): Stats[] {
+/** One for each destination. */
+export function sumOf(all: readonly Stats[]): Stats[] {
   const sums = new Map<string, Stats>()
   for (const one of all) {
     const sum = sums.get(one.destination)

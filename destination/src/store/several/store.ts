@@ -47,7 +47,7 @@ import type {
 import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
 import type { Directories, Place } from './directory.js'
-import { merge, placesOf, Sums } from './merge.js'
+import { merge, placesOf, sumOf, Sums } from './merge.js'
 import { moveShares } from './move.js'
 import { endOf } from './patience.js'
 import { isAway, type Server, type ServerStore } from './server.js'
@@ -219,6 +219,13 @@ export class SeveralStore implements Store {
   async stats(): Promise<Stats[]> {
     const { answers } = await this.#askAll((store) => store.stats())
     return this.#sums.of(answers.map(({ server: { number }, answer }) => ({ number, answer })))
+  }
+
+  async completeStats(): Promise<Stats[]> {
+    const { answers, away } = await this.#askAll((store) => store.stats())
+    this.#requireAll(away)
+    await this.#requireKnown()
+    return sumOf(answers.flatMap(({ answer }) => answer))
   }
 
   async trace(messageId: string): Promise<Trace[]> {

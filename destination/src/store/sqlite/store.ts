@@ -229,6 +229,10 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'stats' }) as Promise<Stats[]>
   }
 
+  completeStats(): Promise<Stats[]> {
+    return this.stats()
+  }
+
   get(id: DeliveryId): Promise<Trace | undefined> {
     return this.#query({ ask: 'get', id }) as Promise<Trace | undefined>
   }

@@ -101,6 +101,7 @@ test('what has to be complete fails, and searches name the server that is missin
   await expect(single.hasUser('u')).rejects.toEqual(refused)
   await expect(purgeAll(single, 'u')).rejects.toEqual(refused)
   await expect(single.discard('other', 10)).rejects.toEqual(refused)
+  await expect(single.completeStats()).rejects.toEqual(refused)
   await expect(single.sweep(1_000_000, 10)).rejects.toEqual(refused)
   // It takes no calls, so load balancers have to send them elsewhere.
   await expect(single.ping()).rejects.toEqual(refused)

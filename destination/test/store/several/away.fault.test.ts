@@ -263,6 +263,52 @@ test('the answer 503 fits the request, and names the server that is away to the 
   }
 })
 
+test('a destination is deleted only if all servers say what waits for it, or if that is to stay', async () => {
+  const places = newPlaces()
+  const { running: first } = await startOn(places)
+  const path = 'destinations/hook'
+  const ask = ({ adminUrl }: RunningDestination, method: string, path: string, body?: object) =>
+    fetch(`${adminUrl}/v1/admin/${path}`, {
+      ...{ method, headers: { Authorization: `Bearer ${ADMIN_TOKEN}` } },
+      ...(body && { body: JSON.stringify(body) }),
+    })
+  const errorOf = async (answer: Response) =>
+    [answer.status, ((await answer.json()) as { error: { code: string } }).error.code] as const
+  const hook = {
+    ...{ tenant: 'acme', sources: [SOURCES[1]] },
+    webhooks: [{ url: 'https://hook.example.com/' }],
+  }
+  expect((await ask(first, 'PUT', path, hook)).status).toBe(201)
+  await ask(first, 'POST', `${path}/pause`, { reason: 'test' })
+  expect((await send(first, SOURCES[1] ?? '', 'm')).status).toBe(200)
+  await first.close()
+
+  const [, b] = servers as [Server, Server]
+  await b.stop('immediate')
+  // It has never asked the server that is away.
+  const { running } = await startOn(places)
+  try {
+    const unavailable = [503, 'store_unavailable']
+    expect(await errorOf(await ask(running, 'DELETE', path))).toEqual(unavailable)
+    const none = { settings: { destinations: [] }, prune: true, dryRun: true }
+    expect(await errorOf(await ask(running, 'POST', 'settings', none))).toEqual(unavailable)
+  } finally {
+    await b.start()
+  }
+  await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready' }])
+  expect(await errorOf(await ask(running, 'DELETE', path))).toEqual([409, 'messages_waiting'])
+  await b.stop('immediate')
+  try {
+    const kept = await ask(running, 'DELETE', `${path}?waiting=keep`)
+    expect([kept.status, await kept.json()]).toEqual([
+      200,
+      { discarded: 0, waiting: expect.any(Number) as number },
+    ])
+  } finally {
+    await b.start()
+  }
+})
+
 test('a process starts while a server is away, but not while the home is', async () => {
   const places = newPlaces()
   await (await openStore(places)).close()

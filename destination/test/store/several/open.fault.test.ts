@@ -461,6 +461,8 @@ test('a trace does not leave out what a server has that is away', async () => {
   )
   // The share of this one has never been there.
   expect(await partly.trace('other')).toHaveLength(1)
+  expect(await partly.stats()).toHaveLength(2)
+  await expect(partly.completeStats()).rejects.toMatchObject({ server: 'b', isUnreachable: true })
   await partly.close()
 })
 
@@ -488,6 +490,7 @@ test('a process that does not know the new owner of a share says so', async () =
   await expect(old.replay([id as number], true)).rejects.toEqual(unknown)
   await expect(purgeAll(old, 'nobody')).rejects.toEqual(unknown)
   await expect(old.discard('crm', 10)).rejects.toEqual(unknown)
+  await expect(old.completeStats()).rejects.toEqual(unknown)
   const incomplete = { away: ['c'] }
   expect(await old.find({}, undefined, 10)).toMatchObject(incomplete)
   expect(await old.match({}, undefined, 10)).toMatchObject(incomplete)
