@@ -219,8 +219,8 @@ export const MUTANTS = [
       name: 'the longest Retry-After of all endpoints decides',
       says: /due times: /,
       file: 'dist/deliver/decide.js',
-      find: 'const retryAfterMs = Math.min(',
-      put: 'const retryAfterMs = Math.max(',
+      find: 'Math.min(...waits)',
+      put: 'Math.max(...waits)',
     },
   ]),
   ...inSimulation('outages', [
