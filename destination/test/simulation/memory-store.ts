@@ -269,6 +269,7 @@ export class MemoryTables {
   #settleOne({ id, attempt, next, refusedBy, isUnsent, log }: Settlement): boolean {
     const row = this.#rows.get(id)
     if (row?.state !== 'leased' || row.attempt !== attempt) return false
+    if ('delayMs' in next && !Number.isFinite(next.delayMs)) return false
     const at = row.dueAt - LEASE_MS
     this.#move(row, next.state, this.now() + ('delayMs' in next ? Math.round(next.delayMs) : 0))
     row.refusedBy = [...refusedBy]

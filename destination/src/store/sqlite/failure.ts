@@ -43,9 +43,13 @@ export function resultCode(error: unknown): string | undefined {
   return found?.name
 }
 
-/** Whether a statement failed because of a value that was given to it, so that it would fail each time. */
+/**
+ * Whether a statement failed because of a value that was given to it, so that it would fail each time.
+ *
+ * @param error - The error of the driver; `undefined` if there is none.
+ */
 export function isOfValues(error: unknown): boolean {
-  const { errcode, code } = error as { errcode?: unknown; code?: unknown }
+  const { errcode, code } = (error ?? {}) as { errcode?: unknown; code?: unknown }
   if (typeof errcode === 'number') return OF_VALUES.has(errcode & 0xff)
   return code === 'ERR_INVALID_ARG_TYPE' || code === 'ERR_INVALID_ARG_VALUE'
 }
