@@ -157,7 +157,7 @@ function toError(thrown: unknown): Error {
  */
 function reasonOf(thrown: Error): string {
   const { message, cause, code } = thrown as { message: string; cause?: unknown; code?: unknown }
-  if (message.endsWith('reason: ')) return String(code)
+  if (message.endsWith('reason: ') && typeof code === 'string') return code
   const causes = [(cause as { errors?: unknown } | null | undefined)?.errors ?? cause].flat()
   const reasons = causes.map(readMessage).filter((each) => each && !message.includes(each))
   return reasons.length > 0 ? `: ${reasons.join(', ')}` : ''

@@ -479,6 +479,7 @@ export class Spool {
       }
       // Node's permission model only permits it in the background, and Windows can't sync a folder.
       for (const path of paths) this.#unsynced.add(path)
+      void this.sync()
     }
   }
 
@@ -760,9 +761,12 @@ function lostPlace(path: string): SpoolError {
   return new SpoolError('spool_corrupt', message)
 }
 
+/** Windows only syncs what is open for writing. A folder can't be. */
+const modeFor = (path: string) => (path.endsWith('.log') ? 'r+' : 'r')
+
 /** Writes a file, or a folder's list of files, through to the disk. */
 function syncNow(path: string): void {
-  const fd = fs.openSync(path, 'r')
+  const fd = fs.openSync(path, modeFor(path))
   try {
     fs.fsyncSync(fd)
   } finally {
@@ -773,7 +777,7 @@ function syncNow(path: string): void {
 /** Writes a file, or a folder's list of files, through to the disk, unless it has been removed. */
 async function syncFile(path: string): Promise<void> {
   try {
-    const file = await fs.promises.open(path, path.endsWith('.log') ? 'r+' : 'r')
+    const file = await fs.promises.open(path, modeFor(path))
     await file.sync().finally(() => file.close())
   } catch (error) {
     // EPERM, EISDIR: Windows can't sync a folder.

@@ -204,8 +204,17 @@ describe('messages that wait while later ones are delivered', () => {
     await subject.queue.close()
     expect(moved().length).toBeGreaterThan(early)
     expect(subject.faults).toEqual([])
-    const synced = open.mock.calls.map(([path]) => path)
-    expect(synced).toEqual(expect.arrayContaining([...moved(), dirname(moved()[0] ?? '')]))
+    const synced = () => open.mock.calls.map(([path]) => path)
+    expect(synced()).toEqual(expect.arrayContaining([...moved(), dirname(moved()[0] ?? '')]))
+    // Also if nothing is recorded afterwards, and the client goes on.
+    const other = startQueue(temporary(), MIB, 'batch')
+    for (let number = 0; number < 700; number++) other.push(toJson(number))
+    const taken = other.take()
+    open.mockClear()
+    other.queue.settle(taken.filter((_, i) => i % 200 > 0))
+    await expect
+      .poll(synced)
+      .toEqual(expect.arrayContaining([expect.stringMatching(/\d-\d+\.log$/)]))
   })
 
   test('are tried again later if the disk has no room for their own file', () => {
