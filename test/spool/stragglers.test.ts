@@ -210,6 +210,7 @@ describe('messages that wait while later ones are delivered', () => {
     const other = startQueue(temporary(), MIB, 'batch')
     for (let number = 0; number < 700; number++) other.push(toJson(number))
     const taken = other.take()
+    await new Promise((resolve) => setTimeout(resolve, 100)) // the files of this batch are written through
     open.mockClear()
     other.queue.settle(taken.filter((_, i) => i % 200 > 0))
     await expect
