@@ -87,6 +87,7 @@ export class Analytics<
   readonly #maxBatchBytes: number
   #lastFlushMs = nowMs()
   #isFlushScheduled = false
+  /** Whether the platform got a promise for the calls of this turn. */
   #isKeptAwake = false
   #isGivingUp = false
   #nextGiveUp: DroppedError | undefined
@@ -490,26 +491,17 @@ export class Analytics<
     this.#scriptEnd.stop()
   }
 
-  /** Gives the platform a promise that lasts until what is queued has its outcome. */
+  /** Gives the platform a promise that lasts until what is queued in this turn has its outcome. */
   #keepAwake(waitUntil: (promise: Promise<unknown>) => void): void {
     this.#isKeptAwake = true
-    const sent = new Promise<void>((resolve) => {
+    const sent = new Promise<unknown>((resolve) => {
       this.#pace.later(() => {
-        void this.#flushAll().then(resolve)
+        this.#isKeptAwake = false // a call of another turn may be of another request
+        resolve(this.#books.settled(WAIT_UNTIL_MS, false)) // the platform keeps the process, not this
+        this.#closeBatch()
       })
     })
     guard(this.#log, 'waitUntil', waitUntil, sent)
-  }
-
-  async #flushAll(): Promise<void> {
-    const endMs = nowMs() + WAIT_UNTIL_MS
-    for (let leftMs = WAIT_UNTIL_MS; leftMs > 0 && this.#books.awaited > 0;) {
-      const settled = this.#books.settled(leftMs, false) // the platform keeps the process, not this
-      this.#closeBatch()
-      await settled
-      leftMs = endMs - nowMs()
-    }
-    this.#isKeptAwake = false // in the turn that saw nothing pending: the next call asks again
   }
 
   readonly #close = detached(async (timeoutMs: number): Promise<FlushResult> => {

@@ -19,7 +19,7 @@ describe('waitUntil', () => {
     await turns()
     expect(net.arrivals).toHaveLength(1)
     trackMany(analytics, 1, 3)
-    expect(promises).toHaveLength(1)
+    expect(promises).toHaveLength(2)
     await turns()
     expect(isDone).toBe(false)
     await vi.advanceTimersByTimeAsync(1_000)
@@ -27,7 +27,7 @@ describe('waitUntil', () => {
     expect(isDone).toBe(true)
     expect(analytics.stats()).toMatchObject({ delivered: 4, pending: 0 })
     trackMany(analytics, 1, 4)
-    expect(promises).toHaveLength(2)
+    expect(promises).toHaveLength(3)
   })
 
   test('waits 30 s at the most, and a later call starts it again', async () => {
@@ -51,6 +51,35 @@ describe('waitUntil', () => {
     expect(isDone).toBe(true)
     trackMany(analytics, 1)
     expect(isDone).toBe(false)
+  })
+
+  test('covers each message until its outcome, also those of a request that comes late in the time of another one', async () => {
+    useFakeClock()
+    const net = scriptedFetch()
+    net.otherwise(503)
+    const done: string[] = []
+    let request = ''
+    const analytics = createClient(net, {
+      waitUntil: (promise) => {
+        const own = request
+        void promise.then(() => done.push(own))
+      },
+    })
+    request = 'first'
+    trackMany(analytics, 1)
+    await turns()
+    await vi.advanceTimersByTimeAsync(29_900)
+    await turns()
+    request = 'second'
+    trackMany(analytics, 1, 1)
+    await vi.advanceTimersByTimeAsync(100)
+    await turns()
+    expect(done).toEqual(['first'])
+    net.otherwise(200)
+    await vi.advanceTimersByTimeAsync(29_000)
+    await turns()
+    expect(done).toEqual(['first', 'second'])
+    expect(analytics.stats()).toMatchObject({ delivered: 2, pending: 0 })
   })
 
   test('ends with close(), which leaves the messages in the spool', async () => {
