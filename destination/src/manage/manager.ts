@@ -273,10 +273,11 @@ export class Manager {
     const { kind, name, actor } = order
     const wish = { kind, name, path: '', after: undefined }
     await this.#decidedForOne(order, async (before, decided) => {
+      if (!before && choice !== 'discard') throw unknown(kind, name)
       const waiting = await this.#waitingIn([wish], choice)
       if (!before) {
         // A deletion that was interrupted goes on with the messages.
-        if (waiting.size === 0 || choice !== 'discard') throw unknown(kind, name)
+        if (waiting.size === 0) throw unknown(kind, name)
         await this.#endPauses([name])
         return
       }
@@ -285,7 +286,8 @@ export class Manager {
       await this.#make(plan, 'update', actor, decided, choice)
     })
     const discarded = kind === 'destination' && choice === 'discard' ? await this.#discard(name) : 0
-    const left = await this.#waitingIn([wish], choice)
+    // It is deleted now: a server that is away must not make an error of it. A discarding can be repeated.
+    const left = await this.#waitingIn([wish], choice ?? 'keep')
     return { discarded, waiting: left.get(name) ?? 0 }
   }
 

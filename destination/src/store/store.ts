@@ -451,7 +451,7 @@ export interface MaintainPort {
   purgeUser(user: string, from: number): Promise<Purged>
 
   /**
-   * What {@link ReadPort.stats} says of all servers, for what must not be decided by a part.
+   * What {@link ReadPort.stats} says, of all servers and at this moment, for what must not be decided by less.
    *
    * @throws StoreError if a server is away, or if this process does not know all servers.
    */

@@ -11,7 +11,7 @@ const KEPT_TIMES = 20
 
 /**
  * Counts the deliveries that wait or are dead. This reads a whole table, about 100 ms for a million deliveries. So with
- * a large backlog the result may be some seconds old.
+ * a large backlog the result of `stats` may be some seconds old, but not that of `count`.
  */
 export function prepareStats({ query, schema, now }: Tables) {
   const count = `
@@ -35,12 +35,16 @@ export function prepareStats({ query, schema, now }: Tables) {
   let kept: Stats[] = []
   let keptUntil = 0
 
-  return async (): Promise<Stats[]> => {
-    if (performance.now() < keptUntil) return kept
+  const countNow = async (): Promise<Stats[]> => {
     const [counted] = await query<{ all: Stats[]; ms: number }>(count, [now()])
     const { all = [], ms = 0 } = counted ?? {}
     kept = all.map((stats) => ({ ...stats, destination: fromStored(stats.destination) }))
     if (ms >= CHEAP_MS) keptUntil = performance.now() + ms * KEPT_TIMES
     return kept
+  }
+
+  return {
+    stats: () => (performance.now() < keptUntil ? Promise.resolve(kept) : countNow()),
+    count: countNow,
   }
 }

@@ -217,7 +217,7 @@ class PostgresStore implements Store {
   readonly #deadCounts: ReturnType<typeof prepareDeadCounts>
   readonly #history: ReturnType<typeof prepareHistory>
   readonly #replay: ReturnType<typeof prepareReplay>
-  readonly #stats: () => Promise<Stats[]>
+  readonly #stats: ReturnType<typeof prepareStats>
   readonly #sweep: ReturnType<typeof prepareSweep>
   readonly #discard: (destination: string, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
@@ -326,12 +326,12 @@ class PostgresStore implements Store {
   }
 
   stats(): Promise<Stats[]> {
-    return this.#whileOpen(() => this.#stats())
+    return this.#whileOpen(() => this.#stats.stats())
   }
 
   completeStats(): Promise<Stats[]> {
     return this.#whenComplete(
-      () => this.#stats(),
+      () => this.#stats.count(),
       () => false,
     )
   }

@@ -222,7 +222,7 @@ export class SeveralStore implements Store {
   }
 
   async completeStats(): Promise<Stats[]> {
-    const { answers, away } = await this.#askAll((store) => store.stats())
+    const { answers, away } = await this.#askAll((store) => store.completeStats())
     this.#requireAll(away)
     await this.#requireKnown()
     return sumOf(answers.flatMap(({ answer }) => answer))
@@ -234,7 +234,7 @@ export class SeveralStore implements Store {
       (answer) => answer.length > 0,
     )
     const found = answers.flatMap(({ answer }) => answer)
-    if (away.length > 0) this.#requireAll(await this.#lacking(found, away))
+    this.#requireAll(await this.#lacking(found, away))
     return found.sort((a, b) => a.receivedAt - b.receivedAt || a.id - b.id)
   }
 
@@ -663,14 +663,14 @@ export class SeveralStore implements Store {
   }
 
   /**
-   * Which of the servers that are away may have more of a message. The messages of a source are on one server, so what was found is complete,
+   * Which of the servers that are away, or that this process does not know, may have more of a message. The messages of a source are on one server, so what was found is complete,
    * unless the share of the source has moved, or two sources have sent the same id.
    */
   async #lacking(found: readonly Trace[], away: readonly string[]): Promise<readonly string[]> {
     if (found.length === 0) return away
     await this.#directories.refresh().catch(ignoreAway)
     const names = new Set(found.flatMap(({ source }) => this.#directories.movedBetween(source)))
-    return away.filter((name) => names.has(name))
+    return [...new Set([...away, ...this.#unknown])].filter((name) => names.has(name))
   }
 
   /** The names of the servers that this process can't ask, because it does not know them. */

@@ -290,6 +290,9 @@ test('a destination is deleted only if all servers say what waits for it, or if 
   try {
     const unavailable = [503, 'store_unavailable']
     expect(await errorOf(await ask(running, 'DELETE', path))).toEqual(unavailable)
+    // Nobody has to be asked about what there is not.
+    const missing = await ask(running, 'DELETE', 'destinations/missing')
+    expect(await errorOf(missing)).toEqual([404, 'unknown_destination'])
     const none = { settings: { destinations: [] }, prune: true, dryRun: true }
     expect(await errorOf(await ask(running, 'POST', 'settings', none))).toEqual(unavailable)
   } finally {

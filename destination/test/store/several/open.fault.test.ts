@@ -473,6 +473,10 @@ test('a process that does not know the new owner of a share says so', async () =
   old.servers?.onChange(({ name, error }) =>
     heard.push(`${name} ${error ? error.message : 'works'}`),
   )
+  const [done] = await old.put([
+    newDelivery({ source: OF_SECOND, messageId: 'm0', state: 'leased' }),
+  ])
+  await old.settle([settlement({ id: done as number, attempt: 1 })])
   const present = await openStore([a, b, c])
   await present.servers?.move(
     () => new Map([[shareOf(OF_SECOND), 'c']]),
@@ -482,6 +486,8 @@ test('a process that does not know the new owner of a share says so', async () =
   expect(serverOf(id as number)).toBe(2)
 
   const unknown = storeError('failed', /c can't be reached, so the answer would not be complete/)
+  // What was done stays at the former server, but the new one may have it for another destination.
+  await expect(old.trace('m0')).rejects.toEqual(unknown)
   // A put that fails for this reason is no failure of the whole store.
   const refused = old.put([newDelivery({ source: OF_SECOND })])
   await expect(refused).rejects.toMatchObject({ server: 'c' })
