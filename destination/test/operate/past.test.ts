@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { aheadOf } from '../../src/model/clock.js'
 import type { HistoryRow } from '../../src/model/history.js'
 import { Past, type PastRows } from '../../src/operate/past.js'
 
@@ -12,7 +13,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-/** A store whose clock can be set. With `isSqlite`, the times of all rows move then. */
+/** A store whose clock can be set. With `isSqlite`, the times of all rows move then, by whole seconds. */
 function make(isSqlite: boolean) {
   const rows = new Map<number, HistoryRow>()
   let [elapsedMs, setBy] = [0, 0]
@@ -21,7 +22,10 @@ function make(isSqlite: boolean) {
   const store = {
     clock: { now, wall },
     history: (_span: string, since: number, after: { at: number } | undefined, limit: number) => {
-      const shown = Array.from(rows.values(), (row) => ({ ...row, at: row.at + (wall() - now()) }))
+      const shown = Array.from(rows.values(), (row) => ({
+        ...row,
+        at: row.at - aheadOf(wall(), now()),
+      }))
       const found = shown.filter(({ at }) => (after ? at > after.at : at >= since))
       return Promise.resolve(found.sort((a, b) => a.at - b.at).slice(0, limit))
     },
@@ -75,6 +79,34 @@ test.each([
     }
   },
 )
+
+test.each([
+  ['gains', 300],
+  ['loses', -300],
+])(
+  'no request counts twice or is missing with SQLite if the clock of the system %s little by little',
+  async (_how, byMs) => {
+    const { past, anew, set, deliver } = make(true)
+    deliver(70)
+    await past.read('1h')
+    for (let i = 0; i < 10; i++) {
+      set(byMs)
+      deliver(1)
+      expect(shown(await past.read('1h'))).toEqual(shown(await anew()))
+    }
+  },
+)
+
+test('what only grows is read piece by piece', async () => {
+  const { past, anew, deliver } = make(true)
+  deliver(70)
+  await past.read('1h')
+  deliver(1)
+  const history = vi.spyOn(past.store, 'history')
+  const now = shown(await past.read('1h'))
+  expect(history).toHaveBeenCalledOnce()
+  expect(now).toEqual(shown(await anew()))
+})
 
 test('nothing that lies in the future is in the history, and little of it is read', async () => {
   const { past, set, deliver } = make(false)
