@@ -90,7 +90,8 @@ export class Deliverer {
    * time.
    *
    * @returns Call it to use the settings; after {@link stop} it does nothing. It resolves once the requests to endpoints
-   * that are no longer used have ended.
+   * that are no longer used have ended, and every attempt that was under way was told: one message may be sent to
+   * such an endpoint and to others, which answer later.
    * @throws TypeError if the networks or the certificates are invalid. Nothing changes then.
    */
   async prepare(settings: DeliverSettings): Promise<() => Promise<void>> {
@@ -125,9 +126,13 @@ export class Deliverer {
       this.sharedBreakers?.use(queues)
       this.dispatcher.use(queues, unused)
       this.#noteFormer(before.queues)
-      const closing = closeEndpoints(unused)
+      const closing = this.#end(unused)
       return isSameNetwork ? closing : closeNetwork(before.network, closing)
     }
+  }
+
+  async #end(unused: readonly EndpointQueue[]): Promise<void> {
+    await Promise.all([closeEndpoints(unused), this.dispatcher.presentEnded()])
   }
 
   #formerOf(destination: string, url: string): FormerEndpoint | undefined {

@@ -119,6 +119,8 @@ export class Dispatcher {
   #askedAt: number | undefined
   #timer: NodeJS.Timeout
   #idle: (() => void)[] = []
+  /** Who waits for the end of what was under way, the one that has waited longest first. */
+  readonly #ends: { at: number; resolve: () => void }[] = []
 
   constructor(readonly parts: DispatcherParts) {
     this.#tickedAt = parts.now()
@@ -260,6 +262,14 @@ export class Dispatcher {
     if (!this.#isIdle) await new Promise<void>((resolve) => this.#idle.push(resolve))
     clearInterval(this.#timer)
     await this.parts.settler.drain()
+  }
+
+  /** Resolves once the attempts that are under way now have ended, and were told. */
+  presentEnded(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#ends.push({ at: this.parts.now(), resolve })
+      this.#tellEnded()
+    })
   }
 
   get #isIdle(): boolean {
@@ -577,6 +587,13 @@ export class Dispatcher {
     this.#noteTenant(queue)
     if (this.#toClaim.size > 0) this.#claim()
     this.#tellIfIdle()
+    this.#tellEnded()
+  }
+
+  #tellEnded(): void {
+    if (this.#ends.length === 0) return
+    const [oldest = Infinity] = this.#sentAt.values()
+    while ((this.#ends[0]?.at ?? Infinity) < oldest) this.#ends.shift()?.resolve()
   }
 
   #tellIfIdle(): void {

@@ -41,7 +41,10 @@ export class LiveSettings {
     this.#prepares.push(prepare)
   }
 
-  /** Does something after each change, before the next one begins. */
+  /**
+   * Does something after each change, before the next one begins. It is done again, by the settings of that time, once
+   * everything of the former settings has ended: a request to an endpoint that they had is told until then.
+   */
   afterwards(listener: (settings: Settings) => Promise<void>): void {
     this.#listeners.push(listener)
   }
@@ -93,10 +96,21 @@ export class LiveSettings {
     for (const prepare of this.#prepares) uses.push(await prepare(next))
     await turn()
     this.#current = next
-    Promise.all(uses.map(async (use) => use())).catch((error: unknown) => {
+    void this.#end(uses.map(async (use) => use()))
+    await this.#tell()
+  }
+
+  async #end(ends: readonly Promise<void>[]): Promise<void> {
+    try {
+      await Promise.all(ends)
+    } catch (error) {
       this.#log.warn({ error: errorMessage(error) }, 'what the former settings used was not closed')
-    })
-    for (const listener of this.#listeners) await listener(next)
+    }
+    await this.inTurn(() => this.#tell())
+  }
+
+  async #tell(): Promise<void> {
+    for (const listener of this.#listeners) await listener(this.#current)
   }
 
   #logUnusable(unusable: readonly Unusable[]): void {

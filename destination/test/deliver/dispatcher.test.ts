@@ -117,6 +117,25 @@ function setUp(
 const countOf = (held: readonly { name: string }[], name: string) =>
   held.filter((one) => one.name === name).length
 
+test('who waits for the end of what is under way does not wait for what is sent later', async () => {
+  const { add, dispatcher, held, queues } = setUp(['a'], 2, 8)
+  await expect.poll(() => held.length).toBe(2)
+  let hasEnded = false
+  const ended = dispatcher.presentEnded().then(() => (hasEnded = true))
+  add('a', 1)
+  queues[0]?.noteDue('backlog', 0)
+  await expect.poll(() => held.length).toBe(3)
+  held[1]?.end()
+  await new Promise((resolve) => setTimeout(resolve, 5))
+  expect(hasEnded).toBe(false)
+  held[0]?.end()
+  await ended
+  expect(dispatcher.underWay).toBe(1)
+  held[2]?.end()
+  await dispatcher.presentEnded()
+  dispatcher.stop()
+})
+
 describe('deliveries of all destinations together', () => {
   const names = ['a', 'b', 'c', 'd']
 

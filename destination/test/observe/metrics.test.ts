@@ -144,6 +144,26 @@ describe('the metrics', () => {
       .toContainEqual(['hookline_messages_total{destination="crm",result="delivered"}', 2])
   })
 
+  test.each(['the former', 'another'])(
+    'forget an endpoint also if %s endpoint answers its last message after the change',
+    async (late) => {
+      const [former, crm] = [await endpoint(), await endpoint()]
+      let end = () => undefined as unknown
+      const slow = late === 'another' ? crm : former
+      slow.answer((response) => (end = () => response.writeHead(204).end()))
+      const settings = settingsFor([destination([{ url: former.url }, { url: crm.url }])])
+      const running = await start(settings)
+      await post(running, [track('m1')])
+      await Promise.all([former.has(1), crm.has(1)])
+      await running.reload({ ...settings, destinations: [destination([{ url: crm.url }])] })
+      end()
+      const attempts = async () =>
+        Array.from(await samples(running)).filter(([one]) => one.startsWith('hookline_attempts'))
+      const series = `hookline_attempts_total{destination="crm",endpoint="${crm.url}",outcome="delivered"}`
+      await expect.poll(attempts).toEqual([[series, 1]])
+    },
+  )
+
   test('have as many series however often a URL is changed', async () => {
     const metrics = idleMetrics()
     const outcome = { code: 'delivered', ms: 3 } as Outcome
