@@ -565,9 +565,9 @@ export class Spool {
     for (const name of names.sort()) {
       const segment = this.#load(`${folder}/${name}`, lease)
       if (!segment) continue
-      // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
-      if (!isDead) segment.seal()
       adopted.push(segment)
+      // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
+      if (!isDead) this.#seal(segment)
     }
     // A process that died while it absorbed others left their folders. Their messages come after its own files.
     // Nobody knows whether their holders are dead, too.

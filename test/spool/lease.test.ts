@@ -546,6 +546,28 @@ describe('what a process left of which nothing can be known', () => {
     expect(events(...net.arrivals)).toEqual(names(0, 10))
   })
 
+  test('is sent even if the disk does not take the end of its file', async () => {
+    useFakeClock()
+    const { directory } = await leftElsewhere()
+    const write = fs.writeSync as (...given: unknown[]) => number
+    const END_AT = 12
+    let refused = 0
+    vi.spyOn(fs, 'writeSync').mockImplementation((...given: unknown[]) => {
+      if (given[4] !== END_AT || refused++ > 0) return write(...given)
+      throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    const net = scriptedFetch()
+    const { failed, hooks } = listen()
+    createClient(net, { spool: { directory }, ...hooks })
+    await pass(40_000)
+    expect(refused).toBe(1)
+    expect(events(...net.arrivals)).toEqual(names(0, 10))
+    expect(failed).toEqual([])
+  })
+
   test('stays its own while it stirs, however the clocks are set', async () => {
     useFakeClock()
     const { directory, owner } = await leftElsewhere()
