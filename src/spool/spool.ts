@@ -508,15 +508,19 @@ export class Spool {
   #adopt(lease: Lease): void {
     this.#claims.push(...lease.claim(this.#reportBlocked))
     const adopted: Segment[] = []
-    for (let claim = this.#claims[0]; claim; claim = this.#claims[0]) {
+    for (const claim of [...this.#claims]) {
       try {
         this.#absorb(claim, lease, adopted)
       } catch (cause) {
         if (!this.#stillHolds(lease)) return // this process stood still: another one has it all
-        if (isPassing(cause)) break // the rest is still there at the next beat
+        if (isShortage(cause)) break // the rest is still there at the next beat
+        if (isOfDisk(cause)) {
+          this.#reportBlocked(claim.folder, cause)
+          continue // the next beat tries it again
+        }
         this.#around.onFault(unreadable(claim.folder, 0, claim.folder, cause))
       }
-      this.#claims.shift()
+      this.#claims.splice(this.#claims.indexOf(claim), 1)
     }
     if (adopted.length > 0 && this.#stillHolds(lease)) this.#enter(adopted)
   }
@@ -556,18 +560,28 @@ export class Spool {
     this.#pendingBytes += bytes + count * RECORD_OVERHEAD
   }
 
-  /** Moves the files of a folder that was taken over into this client's own, the oldest first. */
+  /**
+   * Moves the files of a folder that was taken over into this client's own, the oldest first.
+   *
+   * @throws what the disk said last of the files that it does not give, after it has moved all others
+   */
   #absorb({ folder, isDead }: Claim, lease: Lease, adopted: Segment[]): void {
     const entries = fs.readdirSync(folder, { withFileTypes: true })
     // Not a link: what it leads to is not the spool's to write.
     const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith('.log'))
     const names = files.map(({ name }) => name)
+    let failure: Error | undefined
     for (const name of names.sort()) {
-      const segment = this.#load(`${folder}/${name}`, lease)
-      if (!segment) continue
-      adopted.push(segment)
-      // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
-      if (!isDead) this.#seal(segment)
+      try {
+        const segment = this.#load(`${folder}/${name}`, lease)
+        if (!segment) continue
+        adopted.push(segment)
+        // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
+        if (!isDead) this.#seal(segment)
+      } catch (cause) {
+        if (isShortage(cause) || !isOfDisk(cause)) throw cause
+        failure = cause as Error
+      }
     }
     // A process that died while it absorbed others left their folders. Their messages come after its own files.
     // Nobody knows whether their holders are dead, too.
@@ -575,6 +589,7 @@ export class Spool {
     for (const name of folders.sort()) {
       this.#absorb({ folder: `${folder}/${name}`, isDead: false }, lease, adopted)
     }
+    if (failure) throw failure
     if (!removeFolder(folder, this.#around.log)) this.#setForeignAside(folder)
   }
 
@@ -600,7 +615,7 @@ export class Spool {
       if (segment.unread > 0) return segment
       segment.remove()
     } catch (cause) {
-      if (isPassing(cause) || !this.#stillHolds(lease)) throw cause
+      if (isOfDisk(cause) || !this.#stillHolds(lease)) throw cause
       this.#around.onFault(unreadable(from, 0, from, cause))
     }
     return undefined
@@ -610,7 +625,10 @@ export class Spool {
   readonly #reportBlocked = (folder: string, cause: unknown): void => {
     if (isShortage(cause) || this.#blocked.has(folder)) return
     this.#blocked.add(folder)
-    const message = `Messages in ${folder} of user ${uidOf(folder)} wait: ${messageOf(cause)}. Run as that user, or use chown -R and chmod -R u+rwX.`
+    const advice = isDenied(cause)
+      ? 'Run as that user, or use chown -R and chmod -R u+rwX.'
+      : 'Check the disk: it is asked again every few seconds.'
+    const message = `Messages in ${folder} of user ${uidOf(folder)} wait: ${messageOf(cause)}. ${advice}`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 
@@ -733,6 +751,10 @@ const isShortage = (error: unknown) => hasCode(error, 'EMFILE', 'ENFILE')
 
 /** Whether this can pass, unlike damage. */
 const isPassing = (error: unknown) => isShortage(error) || isDenied(error)
+
+/** Whether the disk, or a right, is at fault, and not the bytes. ENOENT and ENOTDIR mean that there is no file. */
+const isOfDisk = (error: unknown) =>
+  /^E(?!RR_|NOENT$|NOTDIR$)/.test(String((error as NodeJS.ErrnoException).code))
 
 function unreadable(
   path: string,

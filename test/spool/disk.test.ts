@@ -270,6 +270,43 @@ function deny(operation: 'openSync' | 'renameSync' | 'rmSync', ending: string, c
 
 describe('what was told of a message is true:', () => {
   test.each([
+    ['opened', 'openSync', 'EIO'],
+    ['moved', 'renameSync', 'ENOSPC'],
+    ['moved', 'renameSync', 'EPERM'],
+  ] as const)(
+    'a file of a dead process that cannot be %s (%s: %s) waits, and holds up no other',
+    async (_, operation, code) => {
+      useFakeClock()
+      let directory = temporary()
+      const dead = () => createClient(heldFetch().net, { spool: { directory, maxBytes: 2 * MIB } })
+      trackLarge(dead(), 40)
+      await pass(10) // the folders are in the order of their times
+      trackLarge(dead(), 10, 40)
+      await turns()
+      directory = crash(directory)
+      const [, second = ''] = files(directory, '.log')
+      const spy = deny(operation, second.split('/').slice(-2).join('/'), code)
+      const net = scriptedFetch()
+      const { failed, hooks } = listen()
+      const analytics = createClient(net, { spool: { directory }, ...hooks })
+      await pass(20_000)
+      const first = events(...net.arrivals)
+      expect(first.length).toBeGreaterThan(40)
+      expect(first).toContain('e49')
+      expect(failed).toMatchObject([{ messages: [], error: { code: 'spool_failed' } }])
+      expect(failed[0]?.error.message).toMatch(
+        code === 'EPERM' ? /wait: EPERM.* chmod/ : /wait: E.* disk/,
+      )
+      spy.mockRestore()
+      await pass(6_000)
+      expect(events(...net.arrivals).sort()).toEqual(names(0, 50).sort())
+      expect(failed).toHaveLength(1)
+      await Promise.all([analytics.close(), pass(1_000)])
+      expect(files(directory)).toEqual([])
+    },
+  )
+
+  test.each([
     ['may not be read', ['EACCES']],
     ['can neither be read nor be set aside', ['EIO', 'EROFS']],
   ])('a file that %s is not lost, but waits', async (_, [opened = '', renamed]) => {
