@@ -139,6 +139,7 @@ export class Spool {
       if (this.#isAdopting) this.#adopt(this.#lease)
       this.#lease.keepReserve() // now, since messages that wait would take the room
       this.#around.onReady()
+      if (this.#unsynced.size > 0) void this.sync()
     } catch (error) {
       this.#fail(error)
     }
@@ -316,16 +317,19 @@ export class Spool {
     this.#lease = undefined
   }
 
+  /** What could not be written through is tried again at the next beat. */
   async #sync(): Promise<void> {
-    try {
-      while (this.#unsynced.size > 0) {
-        const paths = [...this.#unsynced]
-        this.#unsynced.clear()
-        for (const path of paths) await syncFile(path)
+    const failed: string[] = []
+    for (const path of this.#unsynced) {
+      this.#unsynced.delete(path) // now, since more may be written to it meanwhile
+      try {
+        await syncFile(path)
+      } catch (error) {
+        failed.push(path)
+        this.#fail(error)
       }
-    } catch (error) {
-      this.#fail(error)
     }
+    for (const path of failed) this.#unsynced.add(path)
   }
 
   #appendable(folder: string, bytes: number, sequence: number): Segment {
@@ -479,7 +483,7 @@ export class Spool {
       }
       // Node's permission model only permits it in the background, and Windows can't sync a folder.
       for (const path of paths) this.#unsynced.add(path)
-      void this.sync()
+      if (this.#unsynced.size > 0) void this.sync()
     }
   }
 
@@ -803,6 +807,6 @@ async function syncFile(path: string): Promise<void> {
     await file.sync().finally(() => file.close())
   } catch (error) {
     // EPERM, EISDIR: Windows can't sync a folder.
-    if (!hasCode(error, 'ENOENT', 'EPERM', 'EISDIR')) throw error
+    if (!hasCode(error, 'ENOENT', 'ENOTDIR', 'EPERM', 'EISDIR')) throw error
   }
 }

@@ -702,11 +702,13 @@ function heldFetch(net: ScriptedFetch) {
 }
 
 describe('fsync', () => {
-  /** The names of what was written through, each once it was. */
-  function watchSyncs(): string[] {
+  /** The names of what was written through, each once it was. One of them may be refused. */
+  function watchSyncs(refused = -1): string[] {
     const synced: string[] = []
+    let opened = 0
     const open = fs.promises.open.bind(fs.promises)
     vi.spyOn(fs.promises, 'open').mockImplementation(async (path, flags) => {
+      if (opened++ === refused) throw Object.assign(new Error('by the test'), { code: 'EMFILE' })
       const file = await open(path, flags)
       const sync = file.sync.bind(file)
       file.sync = async () => {
@@ -736,6 +738,26 @@ describe('fsync', () => {
     expect(synced.slice(2)).toEqual(['0000000001.log'])
     expect((await restart(directory)).events).toEqual(names(0, 23))
   })
+
+  test.each([0, 1, 3])(
+    "'batch' writes through later what the disk refuses once, and the others at once: %i",
+    async (refused) => {
+      useFakeClock()
+      const synced = watchSyncs(refused)
+      const { failed, hooks } = listen()
+      const directory = temporary()
+      const spool = { directory, maxBytes: 1_048_576, fsync: 'batch' } as const
+      const { analytics } = cutOff({ spool, ...hooks }, directory)
+      for (let i = 0; i < 8; i++) analytics.track(sized(20_000, 'x', `e${i}`))
+      void analytics.flush()
+      const all = ['0000000001.log', '0000000002.log', '0000000003.log']
+      await expect.poll(() => new Set(synced).size).toBe(all.length)
+      await pass(5_000)
+      await expect.poll(() => new Set(synced).size).toBe(all.length + 1)
+      expect(synced).toEqual(expect.arrayContaining([...all, expect.stringMatching(/^\w{8}-/)]))
+      expect(failed).toMatchObject([{ messages: [], error: { code: 'spool_failed' } }])
+    },
+  )
 
   test('does nothing by default', async () => {
     const synced = watchSyncs()
