@@ -50,11 +50,11 @@ export interface Spooled extends Stretch {
 /**
  * The messages on disk, in order: a folder of segments. Messages are appended to the last one.
  *
- *     directory/v1-<hash of the write key>/<client>/owner, reserve             see Lease
- *                                                  0000000001-0000000042.log   see #moveStragglers
- *                                                  0000000001.log              see Segment
- *                                         *.corrupt                            damaged bytes
- *                                         *.foreign                            files that the spool did not make
+ *     directory/v1-<hash of the write key>/<client>/owner, reserve                        see Lease
+ *                                                  0000000001-0000000042-0000000002.log   see #moveStragglers
+ *                                                  0000000001.log                         see Segment
+ *                                         *.corrupt                                       damaged bytes
+ *                                         *.foreign                                       files that the spool did not make
  *
  * A failure of the disk is never thrown. After one, the spool takes no messages until the next beat.
  */
@@ -233,7 +233,9 @@ export class Spool {
       if (this.#isFailing || !this.#lease || !this.hasRoom(bytes)) return false
       try {
         if (!next) this.#sealLast()
-        const path = next ? pathBefore(next, first.sequence) : this.#nextPath(this.#lease.folder)
+        const path = next
+          ? this.#pathBefore(next, first.sequence)
+          : this.#nextPath(this.#lease.folder)
         this.#insert(before.map(toStraggler), path, next)
       } catch (error) {
         this.#fail(error)
@@ -349,6 +351,11 @@ export class Spool {
     return `${folder}/${toName(++this.#lastFile)}.log`
   }
 
+  /** Sorts before a segment, so that the next start keeps the order. The last number makes the name a new one. */
+  #pathBefore({ path }: Segment, sequence: number): string {
+    return path.replace(/(-\d+)*\.log$/, `-${toName(sequence)}-${toName(++this.#lastFile)}.log`)
+  }
+
   #readNext(segment: Segment): Spooled[] {
     const before = segment.unreadBytes
     const spooled = this.#readFrom(segment)
@@ -458,7 +465,7 @@ export class Spool {
     const stragglers = from.readStragglers(this.#lastSettled)
     const [first] = stragglers
     if (!first) return
-    this.#insert(stragglers, pathBefore(from, first.sequence), from)
+    this.#insert(stragglers, this.#pathBefore(from, first.sequence), from)
     for (const { sequence, json } of stragglers) from.settle(sequence, json.length)
     this.#saveSettled(from)
   }
@@ -733,10 +740,6 @@ const isAfter =
   ({ sequence }: Entry) =>
   ({ firstSequence, length }: Segment) =>
     firstSequence + length > sequence
-
-/** Sorts right before a segment, so that the next start keeps the order. */
-const pathBefore = ({ path }: Segment, sequence: number) =>
-  `${path.slice(0, -'.log'.length)}-${toName(sequence)}.log`
 
 /** Who owns a folder; unknown if what is above it is denied, too. */
 function uidOf(folder: string): number | undefined {

@@ -1,5 +1,5 @@
 import fs, { readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { basename, dirname } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { entryBytes, entryJson, type Entry } from '../../src/entry.js'
@@ -105,6 +105,30 @@ describe('messages that wait while later ones are delivered', () => {
     const again = recovered(directory)
     expect(again).toEqual(expect.arrayContaining([0, 500, 1_000, 1_500, 2_000, 2_500]))
     expect(again).toEqual([...again].sort((a, b) => a - b))
+  })
+
+  test.each([
+    ['first', 0],
+    ['second', 1],
+  ])('have files with short names and in order, while the %s of them gets through', (_, at) => {
+    const directory = temporary()
+    const subject = startQueue(directory)
+    const { queue, push, take } = subject
+    for (let number = 0; number < 40; number++) push(toJson(number))
+    const waiting = take()
+    let made = waiting.length
+    for (let round = 0; round < 30; round++) {
+      for (let i = 0; i < 300; i++) push(toJson(made++))
+      const [next, ...others] = take()
+      if (next) waiting.push(next)
+      queue.settle([...others, ...waiting.splice(at, 1)])
+      const names = files(directory, '.log').map((path) => basename(path))
+      expect(Math.max(...names.map(({ length }) => length))).toBeLessThan(40)
+    }
+    const again = recovered(directory)
+    expect(again).toEqual([...again].sort((a, b) => a - b))
+    expect(again).toEqual(expect.arrayContaining(waiting.map(numberOf)))
+    expect(subject.faults).toEqual([])
   })
 
   test('stay where they are if their records are damaged, and hold up nobody', () => {
