@@ -352,12 +352,12 @@ export class Segment {
     this.#savePlace(0, this.#settled)
   }
 
-  /** Ends the segment: nothing is appended any more. */
+  /** Ends the segment: nothing is appended any more. Closes its file. */
   seal(): void {
-    if (this.isSealed) return
+    const isNew = !this.isSealed
     this.isSealed = true
     try {
-      this.#savePlace(PLACE_BYTES, this.#end)
+      if (isNew) this.#savePlace(PLACE_BYTES, this.#end)
     } finally {
       this.close()
     }

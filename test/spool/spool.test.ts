@@ -308,6 +308,26 @@ describe('close()', () => {
     expect((await restart(directory)).events).toEqual(['e0'])
   })
 
+  test('leaves no file open, also of what it took over', async () => {
+    const directory = temporary()
+    const first = cutOff({}, directory).analytics
+    trackMany(first, 5)
+    await first.close({ timeout: 0 })
+    const open = vi.spyOn(fs, 'openSync')
+    const close = vi.spyOn(fs, 'closeSync')
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    const { analytics } = cutOff({}, directory)
+    trackMany(analytics, 5, 5)
+    await pass0()
+    await analytics.close({ timeout: 0 })
+    expect(analytics.stats().pending).toBe(10)
+    const closed = close.mock.calls.map(([fd]) => fd)
+    const opened = open.mock.results.map(({ value }) => value as number)
+    expect(closed.sort()).toEqual(opened.sort())
+  })
+
   test('leaves nothing behind when all is delivered', async () => {
     const directory = temporary()
     const net = scriptedFetch()
