@@ -490,7 +490,7 @@ export class Spool {
       }
       // Node's permission model only permits it in the background, and Windows can't sync a folder.
       for (const path of paths) this.#unsynced.add(path)
-      if (this.#unsynced.size > 0) void this.sync()
+      void this.sync()
     }
   }
 
