@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createBatch, encodeBody } from '../src/batch.js'
 import { RetriesExhaustedError } from '../src/index.js'
 import { Isolation } from '../src/isolation.js'
@@ -336,6 +336,10 @@ describe('an endpoint that fails for everything', () => {
 
   test('while a message is isolated is not asked for that one meanwhile', async () => {
     useFakeClock()
+    const random = vi.spyOn(Math, 'random').mockReturnValue(0.5) // how often it is asked depends on it
+    onTestFinished(() => {
+      random.mockRestore()
+    })
     const net = failsFor('e3')
     const analytics = createClient(net, { flushAt: 20 })
     trackMany(analytics, 20)
