@@ -39,7 +39,7 @@ export function logLines(log: Log): Observer {
     settlementsRefused: (count) => {
       log.warn(
         { count },
-        'late outcomes were discarded: another attempt has claimed the message, its user was deleted, or the store can not hold a value',
+        'late outcomes were discarded: another attempt has claimed the message, its user was deleted, or the store cannot hold a value',
       )
     },
     workersFailed: logFailure(

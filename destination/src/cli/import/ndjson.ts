@@ -2,8 +2,9 @@ import { markChanges } from '../../model/changed-numbers.js'
 import { readLines } from './lines.js'
 import { NOT_UTF8, tooLong, type Place, type Row } from './row.js'
 
-/** The end of the problem of a first line that is the begin of a list, or of an object over several lines. */
-const NOT_BY_LINES = '. Each line must be one object: jq -c writes a file so, and jq -c .[] a list'
+/** Is added to the problem of a first line with which a list begins, or an object over several lines. */
+const NOT_BY_LINES =
+  ". Each line must be one object. This converts a file: jq -c . FILE. If it is one list: jq -c '.[]' FILE"
 
 /**
  * Reads newline-delimited JSON, one object in each line. Empty lines are skipped.

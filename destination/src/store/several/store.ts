@@ -663,8 +663,8 @@ export class SeveralStore implements Store {
   }
 
   /**
-   * Which of the servers that are away, or that this process does not know, may have more of a message. The messages of a source are on one server, so what was found is complete,
-   * unless the share of the source has moved, or two sources have sent the same id.
+   * Which of the servers that are away, or that this process does not know, may have more of a message. The messages of a source are
+   * on one server, so what was found is complete, unless the share of the source has moved, or two sources have sent the same id.
    */
   async #lacking(found: readonly Trace[], away: readonly string[]): Promise<readonly string[]> {
     if (found.length === 0) return away

@@ -71,7 +71,8 @@ describe('NDJSON', () => {
     'JSON that is not by lines is named by its first line: %j',
     async (text) => {
       const [first, ...others] = await ndjson(text)
-      const advice = 'Each line must be one object: jq -c writes a file so, and jq -c .[] a list'
+      const advice =
+        ". Each line must be one object. This converts a file: jq -c . FILE. If it is one list: jq -c '.[]' FILE"
       expect(first?.problem).toContain(advice)
       expect(others.filter(({ problem }) => problem?.includes(advice))).toEqual([])
     },
