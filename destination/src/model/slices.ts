@@ -24,9 +24,27 @@ export async function eachInSlices<T>(
 
 /** Collects the elements of a long computation, in slices as {@link eachInSlices} does. */
 export async function inSlices<T>(elements: Iterable<T>): Promise<T[]> {
-  const all: T[] = []
-  await eachInSlices(elements, (element) => all.push(element))
+  return mapInSlices(elements, (element) => element)
+}
+
+/** What a function gives for each element of a long list, in slices as {@link eachInSlices} does. */
+export async function mapInSlices<T, U>(
+  elements: Iterable<T>,
+  convert: (element: T) => U,
+): Promise<U[]> {
+  const all: U[] = []
+  await eachInSlices(elements, (element) => all.push(convert(element)))
   return all
+}
+
+/** Makes a map of a long list, in slices as {@link eachInSlices} does. Of elements with the same key it has the last. */
+export async function indexInSlices<K, T>(
+  elements: Iterable<T>,
+  keyOf: (element: T) => K,
+): Promise<Map<K, T>> {
+  const index = new Map<K, T>()
+  await eachInSlices(elements, (element) => index.set(keyOf(element), element))
+  return index
 }
 
 /** Sorts a long list, in slices as {@link eachInSlices} does. Elements that are equal keep their order. */

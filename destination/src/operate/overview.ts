@@ -3,6 +3,7 @@ import type {
   DestinationDetails,
   DestinationStatus,
   EndpointHistories,
+  FormerDestination,
   MessageCounts,
   Overview,
   OverviewRow,
@@ -14,14 +15,14 @@ import type { Stats } from '../model/delivery.js'
 import { HEALTHS, healthOf, isBlocking, recentOf, worstOf, type Health } from '../model/health.js'
 import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { eachInSlices, inSlices, sortInSlices } from '../model/slices.js'
+import { eachInSlices, indexInSlices, sortInSlices } from '../model/slices.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Destination } from '../settings/settings.js'
 import { formerDestinations } from './warnings.js'
 import type { OverviewParameters } from './parameters.js'
 import { Past, SeriesSum, seriesOf, sparkOf, type EndpointRows, type PastRows } from './past.js'
-import { statusHead, statusOfDestination, type StatusParts } from './status.js'
+import { queuesByName, statusHead, statusOfDestination, type StatusParts } from './status.js'
 
 /** The most destinations that need attention, former destinations and sources in one answer. */
 const MAX_TROUBLED = 8
@@ -56,6 +57,7 @@ interface Pass {
   inOrder: (order: Order) => Promise<Line[]>
   /** The lines that need attention, the worst first. */
   troubled: Line[]
+  former: FormerDestination[]
   stats: Stats[]
   totals: OverviewTotals
   sources: SourceStatus[]
@@ -97,10 +99,9 @@ export class Overviews {
     const { span, offset, limit } = parameters
     const pass = await this.#pass(span)
     const { settings, role } = this.parts
-    const { destinations } = settings()
     // A view without the table shows neither its rows nor what needs attention.
     const lines = limit === 0 ? pass.lines : await pass.inOrder(parameters)
-    const found = matching(lines, parameters)
+    const found = await matching(lines, parameters)
     const shown = limit === 0 ? [] : pass.troubled.slice(0, MAX_TROUBLED)
     const troubled = shown.map(({ destination }) => this.#status(destination, pass.stats))
     const now = Math.round(this.parts.clock.wall())
@@ -112,7 +113,7 @@ export class Overviews {
       chart: pass.chart,
       destinations: troubled,
       troubled: pass.troubled.length,
-      formerDestinations: formerDestinations(pass.stats, { destinations }).slice(0, MAX_FORMER),
+      formerDestinations: pass.former.slice(0, MAX_FORMER),
       histories: historiesOf(
         troubled,
         new Map(shown.map(({ row, minutes }) => [row.name, minutes])),
@@ -182,14 +183,26 @@ export class Overviews {
     const sum = new SeriesSum(span, now)
     const totals = new Totals()
     const bins = new DurationBins()
-    const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum, totals, bins }))
+    const lines: Line[] = []
+    const needy: Line[] = []
+    const past = { rows, minutes, now, sum, totals, bins }
+    const queues = await queuesByName(this.parts)
+    const counts = await indexInSlices(stats, ({ destination }) => destination)
+    const { destinations } = this.parts.settings()
+    await eachInSlices(destinations, (destination) => {
+      const { name } = destination
+      const line = this.#line(destination, queues.get(name), counts.get(name) ?? NO_MESSAGES, past)
+      lines.push(line)
+      if (needsAttention(line)) needy.push(line)
+    })
+    const former = await formerDestinations(stats, { destinations })
     const sources = await this.#sources(totals)
     const callsPerSecond = this.parts.history.callsPerSecond()
     const byHealth = { sort: 'health', isDescending: false } as const
-    const troubled = await sorted(lines.filter(needsAttention), byHealth)
+    const troubled = await sorted(needy, byHealth)
     const ms = performance.now() - from
     return {
-      ...{ lines, stats, sources, chart: sum.series(), troubled },
+      ...{ lines, stats, sources, chart: sum.series(), troubled, former },
       inOrder: keptOrders(lines),
       totals: totals.of({ destinations: lines.length, callsPerSecond }),
       until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
@@ -212,15 +225,6 @@ export class Overviews {
     )
     const shown = new Set(ordered.slice(0, MAX_SOURCES))
     return all.filter((source) => shown.has(source))
-  }
-
-  *#lines(stats: readonly Stats[], past: PastSums): Generator<Line> {
-    const queues = new Map(this.parts.queues().map((queue) => [queue.destination.name, queue]))
-    const counts = new Map(stats.map((one) => [one.destination, one]))
-    for (const destination of this.parts.settings().destinations) {
-      const { name } = destination
-      yield this.#line(destination, queues.get(name), counts.get(name) ?? NO_MESSAGES, past)
-    }
   }
 
   #line(
@@ -327,14 +331,20 @@ function needsAttention({ row: { health, dead }, oldestMs, isBlocked }: Line): b
 }
 
 /** The lines whose name or URLs contain the text of the search, in upper or lower case, and that have the wanted state. */
-function matching(lines: readonly Line[], { q, health }: OverviewParameters): readonly Line[] {
+async function matching(
+  lines: readonly Line[],
+  { q, health }: OverviewParameters,
+): Promise<readonly Line[]> {
   if (q === '' && health === undefined) return lines
   const text = q.toLowerCase()
   const has = (one: string) => one.toLowerCase().includes(text)
-  return lines.filter(({ destination: { name, webhooks }, row }) => {
-    if (health !== undefined && row.health !== health) return false
-    return has(name) || webhooks.some(({ url }) => has(withoutQuery(url)))
+  const found: Line[] = []
+  await eachInSlices(lines, (line) => {
+    const { name, webhooks } = line.destination
+    if (health !== undefined && line.row.health !== health) return
+    if (has(name) || webhooks.some(({ url }) => has(withoutQuery(url)))) found.push(line)
   })
+  return found
 }
 
 const SORTS: Readonly<Record<OverviewParameters['sort'], (a: Line, b: Line) => number>> = {

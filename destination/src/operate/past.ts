@@ -78,8 +78,12 @@ export class Past {
       byBucket.clear()
       read = await this.#rowsBetween(span, first, wall)
     }
-    for (const { at } of read) byBucket.set(at, [])
-    for (const row of read) byBucket.get(row.at)?.push(row)
+    byBucket.delete(since)
+    await eachInSlices(read, (row) => {
+      const bucket = byBucket.get(row.at)
+      if (bucket) bucket.push(row)
+      else byBucket.set(row.at, [row])
+    })
     const rows = await indexed(byBucket)
     const ms = performance.now() - from
     const until = performance.now() + Math.min(STALE_MS, Math.max(FRESH_MS, ms * KEPT_TIMES))
@@ -89,12 +93,14 @@ export class Past {
 
   /** There are later rows if the clock of the store was set back. */
   async #rowsBetween(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> {
-    const slices: HistoryRow[][] = []
+    const rows: HistoryRow[] = []
+    let slice: HistoryRow[]
     do {
-      const slice = await this.store.history(span, since, slices.at(-1)?.at(-1), SLICE)
-      slices.push(slice.filter(({ at }) => at <= until))
-    } while (slices.at(-1)?.length === SLICE)
-    return slices.flat()
+      const read = await this.store.history(span, since, rows.at(-1), SLICE)
+      slice = read.filter(({ at }) => at <= until)
+      rows.push(...slice)
+    } while (slice.length === SLICE)
+    return rows
   }
 }
 
@@ -108,12 +114,13 @@ async function indexed(byBucket: ReadonlyMap<number, readonly HistoryRow[]>): Pr
     if (rows) rows.push(row)
     else urls.set(row.url, [row])
   }
-  const inOrder = Array.from(byBucket.keys()).sort((a, b) => a - b)
-  await eachInSlices(
-    inOrder.flatMap((at) => byBucket.get(at) ?? []),
-    add,
-  )
+  await eachInSlices(inOrder(byBucket), add)
   return found
+}
+
+function* inOrder(byBucket: ReadonlyMap<number, readonly HistoryRow[]>): Generator<HistoryRow> {
+  const buckets = Array.from(byBucket.keys()).sort((a, b) => a - b)
+  for (const at of buckets) yield* byBucket.get(at) ?? []
 }
 
 /** When the first bucket of a span began. */

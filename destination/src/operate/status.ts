@@ -10,6 +10,7 @@ import {
   type Status,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
+import { indexInSlices, mapInSlices } from '../model/slices.js'
 import type { Clock } from '../model/clock.js'
 import type { FilterCounts } from '../observe/filter-counts.js'
 import type { History } from '../observe/history.js'
@@ -40,19 +41,26 @@ export async function statusOf(
 ): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access' | 'storeProblem'>> {
   const { history, role } = parts
   const { servers } = parts.store
-  const { sources, destinations } = parts.settings()
+  const settings = parts.settings()
+  const { sources, destinations } = settings
   const stats = await parts.store.stats()
-  const counts = new Map(stats.map((one) => [one.destination, one]))
-  const queues = new Map(parts.queues().map((queue) => [queue.destination.name, queue]))
+  const counts = await indexInSlices(stats, ({ destination }) => destination)
+  const queues = await queuesByName(parts)
   return {
-    ...statusHead(parts.settings(), role, servers),
-    sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
-    destinations: destinations.map((destination) => {
+    ...statusHead(settings, role, servers),
+    sources: await mapInSlices(sources, ({ name }) => ({ name, ...history.source(name) })),
+    destinations: await mapInSlices(destinations, (destination) => {
       const { name } = destination
       return statusOfDestination(destination, counts.get(name), queues.get(name), parts)
     }),
-    formerDestinations: formerDestinations(stats, { destinations }),
+    formerDestinations: await formerDestinations(stats, { destinations }),
   }
+}
+
+export function queuesByName({
+  queues,
+}: Pick<StatusParts, 'queues'>): Promise<Map<string, DestinationQueue>> {
+  return indexInSlices(queues(), ({ destination }) => destination.name)
 }
 
 function shownServer({ name, error }: ServerState): ServerStatus {

@@ -4,7 +4,7 @@ import { createAddressRule } from '../model/address.js'
 import { connectionLimit } from '../http/connection-limit.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
-import { eachInSlices } from '../model/slices.js'
+import { eachInSlices, indexInSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import type { Settings } from '../settings/settings.js'
@@ -14,14 +14,16 @@ import type { ReadPort, Store } from '../store/store.js'
  * The destinations of which the store has messages that wait or are dead letters, and that the settings do not have. They
  * were removed from the settings, or renamed.
  */
-export function formerDestinations(
+export async function formerDestinations(
   stats: readonly Stats[],
   { destinations }: Pick<Settings, 'destinations'>,
-): FormerDestination[] {
-  const present = new Set(destinations.map(({ name }) => name))
-  return stats
-    .filter(({ destination }) => !present.has(destination))
-    .map(({ destination: name, ...counts }) => ({ name, ...counts }))
+): Promise<FormerDestination[]> {
+  const present = await indexInSlices(destinations, ({ name }) => name)
+  const former: FormerDestination[] = []
+  await eachInSlices(stats, ({ destination: name, ...counts }) => {
+    if (!present.has(name)) former.push({ name, ...counts })
+  })
+  return former
 }
 
 /** Of fewer open files than this, deliveries and clients get only a few hundred connections. It is the usual limit of a shell. */
@@ -88,7 +90,7 @@ export async function warnOfFormer(
   signal: AbortSignal,
 ): Promise<void> {
   try {
-    for (const { name, fresh, backlog, bulk, leased, dead } of formerDestinations(
+    for (const { name, fresh, backlog, bulk, leased, dead } of await formerDestinations(
       await store.stats(),
       settings,
     )) {
