@@ -211,11 +211,16 @@ function copy(method: string, given: unknown): RequestFields {
   } as RequestFields
 }
 
-/** A copy as JSON makes it. What JSON cannot hold stays as it is: the call that meets it says what is wrong. */
+/**
+ * A copy as JSON makes it, with the keys that are undefined: they take values away. What JSON cannot hold stays as it is: the call
+ * that meets it says what is wrong.
+ */
 function copyOf(value: unknown): unknown {
   if (!isPlainObject(value)) return value
   try {
-    return JSON.parse(JSON.stringify(value))
+    const copy = JSON.parse(JSON.stringify(value)) as Record<string, unknown>
+    for (const name of Object.keys(value)) if (value[name] === undefined) copy[name] = undefined
+    return copy
   } catch {
     return value
   }

@@ -91,6 +91,23 @@ describe('inside of a run', () => {
     ])
   })
 
+  test('a key that is undefined takes the value of the outer run away, and that of the options', async () => {
+    const { request, delivered } = setUp({ context: { region: 'eu', app: 'shop' } })
+    request.run({ userId: 'u', context: { ip: 'i', region: undefined } }, () => {
+      request.track({ event: 'outer' })
+      request.run({ context: { ip: undefined } }, () => {
+        request.track({ event: 'inner' })
+      })
+      request.set({ context: { ip: undefined, step: 1 } })
+      request.track({ event: 'after set' })
+    })
+    expect((await delivered()).map(({ event, context }) => ({ event, context }))).toEqual([
+      { event: 'outer', context: { app: 'shop', ip: 'i' } },
+      { event: 'inner', context: { app: 'shop' } },
+      { event: 'after set', context: { app: 'shop', step: 1 } },
+    ])
+  })
+
   test('a field that a call leaves undefined comes from the run', async () => {
     const { request, delivered } = setUp()
     request.run({ userId: 'u', context: { ip: 'i' } }, () => {

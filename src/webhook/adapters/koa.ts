@@ -50,7 +50,11 @@ export function webhook(
   }
 
   return (ctx: Context) =>
-    handle(ctx).catch((error: unknown) => fail(error, ctx.res, 'ctx.status = 400', ['ENOENT']))
+    handle(ctx).catch((error: unknown) => {
+      // A status of the response itself would be 200 again as soon as a middleware that takes the error sets a body.
+      if (ctx.status < 400) ctx.status = 500
+      fail(error, undefined, 'ctx.status = 400', ['ENOENT'])
+    })
 }
 
 const HOW_TO_KEEP_THE_BODY =

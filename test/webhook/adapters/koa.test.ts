@@ -1,5 +1,5 @@
 import { bodyParser } from '@koa/bodyparser'
-import Koa3 from 'koa'
+import Koa3, { type Middleware } from 'koa'
 // @ts-expect-error -- it has no types of its own
 import untyped from 'koa2'
 import { expect, onTestFinished, test } from 'vitest'
@@ -57,9 +57,18 @@ test.each([
   expect(await post(url, request)).toMatchObject({ status: 410 })
 })
 
-test('Koa: an application that swallows the error of a handler does not answer as if it had taken the event', async () => {
+test.each<[string, Middleware]>([
+  ['swallows the error', (_ctx, next) => next().catch(() => undefined)],
+  [
+    'makes a body of the error, and sets no status',
+    (ctx, next) =>
+      next().catch((error: unknown) => {
+        ctx.body = { error: String(error) }
+      }),
+  ],
+])('Koa: an application that %s does not answer as if it had taken the event', async (_, take) => {
   const app = new Koa3()
-  app.use((_ctx, next) => next().catch(() => undefined))
+  app.use(take)
   const fail = () => {
     throw new Error('of the handler')
   }
