@@ -14,8 +14,8 @@ const ISOLATE_STRIKES = 4
 const MAX_UNPROBED = 3
 
 /**
- * The farthest probe: more failing messages in a row count as an endpoint that fails for everything. Probes that failed
- * stay in line, so that they end up at the same message, and few messages leave the queue in an outage.
+ * The farthest probe: more failing messages in a row count as an endpoint that fails for everything. Once a probe there has failed,
+ * the next ones go anywhere before it, because the messages at the former places may be the only ones that fail.
  */
 const MAX_PROBE_DISTANCE = 4_096
 
@@ -70,7 +70,11 @@ export class Blame {
   takeProbe(): Batch | undefined {
     if (!this.#isProbing) return undefined
     this.#isProbing = false
-    return (this.#probe = this.#line.takeBehind(this.#probeDistance))
+    const distance =
+      this.#probeDistance > MAX_PROBE_DISTANCE
+        ? Math.ceil(Math.random() * MAX_PROBE_DISTANCE)
+        : this.#probeDistance
+    return (this.#probe = this.#line.takeBehind(distance))
   }
 
   cancelProbe(): void {
@@ -142,8 +146,8 @@ export class Blame {
   /** All that follows from the answer to a batch has been done. */
   concluded(batch: Batch): void {
     if (batch !== this.#probe) return
-    this.#suspects = this.#isAlive ? this.#probeDistance : 0
-    this.#probeDistance = this.#isAlive ? 1 : Math.min(this.#probeDistance * 4, MAX_PROBE_DISTANCE)
+    this.#suspects = this.#isAlive ? Math.min(this.#probeDistance, MAX_PROBE_DISTANCE) : 0
+    this.#probeDistance = this.#isAlive ? 1 : this.#probeDistance * 4
     this.#probe = undefined
   }
 }

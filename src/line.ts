@@ -42,14 +42,21 @@ export class Line {
     return piece
   }
 
-  /** Takes one message, so far behind the first one that was tried, or else the last one. */
+  /** Takes one message, so far behind the first one that was tried. If the line ends before, it takes any one behind the first. */
   takeBehind(distance: number): Batch {
     const tried = this.#tried.flatMap(({ entries }) => entries)
-    const place = (tried[0]?.sequence ?? 0) + distance
-    const queued = this.#queue.findFrom(place)
-    const all = (queued ? [...tried, queued] : tried).sort((a, b) => a.sequence - b.sequence)
-    const entry = (all.find(({ sequence }) => sequence >= place) ?? all.at(-1)) as Entry // it is not empty
-    if (entry !== queued) return this.#takeTried(entry)
+    const [first] = tried
+    const find = (place: number) => {
+      const queued = this.#queue.findFrom(place)
+      const behind = tried.filter(({ sequence }) => sequence >= place)
+      return (queued ? [...behind, queued] : behind).sort((a, b) => a.sequence - b.sequence)[0]
+    }
+    let found: Entry | undefined
+    for (let far = distance; far > 0 && !found; far = Math.floor(Math.random() * far)) {
+      found = find((first?.sequence ?? 0) + far)
+    }
+    const entry = (found ?? find((first?.sequence ?? 0) + 1) ?? first) as Entry // it is not empty
+    if (tried.includes(entry)) return this.#takeTried(entry)
     this.#queue.remove(entry)
     return createBatch([entry])
   }

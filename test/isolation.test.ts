@@ -1,10 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createBatch, encodeBody } from '../src/batch.js'
-import { RetriesExhaustedError } from '../src/index.js'
+import { Analytics, RetriesExhaustedError } from '../src/index.js'
 import { Isolation } from '../src/isolation.js'
 import { Queue } from '../src/queue.js'
 import {
+  AT_ONCE,
   countEvents,
   createClient,
   events,
@@ -17,7 +18,9 @@ import {
   TIME,
   trackMany,
   turns,
+  until,
   useFakeClock,
+  WRITE_KEY,
   type Arrival,
   type FetchReply,
   type ScriptedFetch,
@@ -153,6 +156,36 @@ test.each([2, 5, 30, 200])('%i failing messages in a row stop nobody else', asyn
   // Only single messages came before their turn: they showed whether the endpoint takes others.
   const early = others.filter((event, i) => event !== names(count, made)[i])
   expect(early.length).toBeLessThan(made)
+})
+
+test('messages that the endpoint takes arrive wherever those are that it fails for', async () => {
+  const line = fc.array(fc.constantFrom('good', 'bad'), { minLength: 3, maxLength: 40 })
+  // The places of the first probes, and the end, may all have messages that fail.
+  const examples = [['bad', 'bad', 'good', 'bad']]
+  const isFailing = ({ messages }: Arrival) => messages.some(({ event }) => event === 'bad')
+  await fc.assert(
+    fc.asyncProperty(line, fc.constantFrom(1, 20), async (events, flushAt) => {
+      const net = scriptedFetch()
+      net.otherwise(async (arrival) => {
+        await new Promise((resolve) => setImmediate(resolve))
+        return isFailing(arrival) ? 500 : 200
+      })
+      const analytics = new Analytics(
+        WRITE_KEY,
+        { fetch: net.fetch, flushAt, onFailed: () => undefined },
+        AT_ONCE,
+      )
+      for (const event of events) analytics.track({ userId: 'u', event })
+      const good = events.filter((event) => event === 'good').length
+      void analytics.flush()
+      // It takes some hundred requests at the most.
+      await until(() => analytics.stats().delivered === good || net.arrivals.length > 5_000)
+      const { delivered } = analytics.stats()
+      await analytics.close({ timeout: 0 })
+      expect(delivered).toBe(good)
+    }),
+    { numRuns: 60, examples: examples.map((events) => [events, 20] as [typeof events, number]) },
+  )
 })
 
 test('a stream in which every tenth message fails keeps flowing, and the messages that fail wait beside it', async () => {
