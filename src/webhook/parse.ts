@@ -120,9 +120,10 @@ function recompact(content: Content): string {
 }
 
 function eventOf(content: Content): WebhookEvent {
+  const text = textOf(content) // a runtime that lacks TextDecoder says so
   let event: unknown
   try {
-    event = JSON.parse(textOf(content))
+    event = JSON.parse(text)
   } catch (cause) {
     throw invalidJson('no JSON', cause)
   }

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { HooklineError } from '../../src/index.js'
 import { parseWebhook, signWebhook, WebhookVerificationError } from '../../src/webhook/index.js'
 import { vectors } from '../vectors/vectors.js'
@@ -26,6 +26,16 @@ test.each(['page', 'screen', 'identify', 'track', 'alias', 'group', 'delete'])(
     expect(JSON.parse(text)).toHaveProperty('type', type)
   },
 )
+
+test('a runtime without TextDecoder, as the jsdom of Jest, is not called a body that is no JSON', () => {
+  vi.stubGlobal('TextDecoder', undefined)
+  onTestFinished(() => {
+    vi.unstubAllGlobals()
+  })
+  expect(() => parseWebhook(secret, new TextEncoder().encode(body), signature)).toThrow(
+    'TextDecoder is not a constructor',
+  )
+})
 
 test('gives an event of a type that is not known yet as it came', () => {
   const text = '{"version":2,"type":"erase","what":["all"]}'
