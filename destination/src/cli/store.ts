@@ -151,6 +151,11 @@ async function move(parts: StoreParts, plan: Plan, options: CommonOptions): Prom
     const names = servers.list().map(({ name }) => name)
     const latest = new Map<string, MoveProgress>()
     const tell = telling(options)
+    const stopped = new AbortController()
+    const stop = () => {
+      stopped.abort()
+    }
+    process.once('SIGINT', stop).once('SIGTERM', stop) // the second one ends the process
     try {
       await servers.move(
         (directory) => plan(directory, names),
@@ -158,12 +163,18 @@ async function move(parts: StoreParts, plan: Plan, options: CommonOptions): Prom
           latest.set(`${progress.from} ${progress.to}`, progress)
           tell(progress)
         },
+        stopped.signal,
       )
     } catch (error) {
       if (error instanceof CommandError || (error as StoreError).code === 'unsupported') throw error
       const again = 'What has begun continues when you run the same command again.'
+      if (error === stopped.signal.reason) {
+        throw new CommandError(EXIT.failed, `The move was stopped. ${again}`, 'stopped')
+      }
       const failure = error as StoreError
       throw cannotUse(failure, `${failure.message}\n${again}`)
+    } finally {
+      process.off('SIGINT', stop).off('SIGTERM', stop)
     }
     const ways = [...latest.values()]
     if (options.json) console.log(JSON.stringify({ ways }))

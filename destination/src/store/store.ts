@@ -653,12 +653,14 @@ export interface Servers {
    * interrupted calls it again with the same plan. A share that is where it should be stays there.
    *
    * @param plan - Decides the new owner of each share by the present directory. A share without one stays.
+   * @param signal - Stops the move after the messages that are being moved. The promise rejects with its reason then.
    * @throws StoreError `locked` if another process moves shares, `unsupported` for a server that does not exist; others if a server
    * fails.
    */
   move(
     plan: (directory: Directory) => ReadonlyMap<number, string>,
     report: (progress: MoveProgress) => void,
+    signal?: AbortSignal,
   ): Promise<void>
 }
 

@@ -13,8 +13,14 @@ const LOCK = 0x6d6f7665
 /** How many of all waiting messages one call looks at. */
 const LOOKED_AT = 2_000
 
-/** How many messages are copied at once. Each can have a log of 64 KB and more. */
+/**
+ * How many messages one call parks and copies. Each can have a log of 64 KB and more, and what is parked is not sent: if the process is
+ * killed, it waits for the next move.
+ */
 const SLICE = 200
+
+/** In ms: after this time without a word of whoever moves shares, the server ends its transaction, so that another process can continue. */
+const ALONE_MS = 30_000
 
 /** The steps of a move of shares, as each server carries them out. */
 export function prepareMove(
@@ -43,7 +49,7 @@ export function prepareMove(
       SELECT id, due_at FROM ${schema}.waiting
       WHERE id = ANY (ARRAY (SELECT id FROM own)) AND state <= ${BACKLOG}
         AND (NOT leased OR ${DUE_AT} <= ${NOW} OR due_at >= ${PARKED_MS})
-      ORDER BY id FOR UPDATE SKIP LOCKED
+      ORDER BY id LIMIT ${SLICE} FOR UPDATE SKIP LOCKED
     ), parked AS (
       UPDATE ${schema}.waiting SET leased = true, attempt = attempt + 1, lease_until = NULL,
         state = CASE WHEN lease_until IS NULL THEN state ELSE ${BACKLOG} END,
@@ -52,7 +58,7 @@ export function prepareMove(
       WHERE id = ANY (ARRAY (SELECT id FROM chosen WHERE due_at < ${PARKED_MS}))
     )
     SELECT (SELECT count(*)::int FROM looked) AS looked, (SELECT max(id) FROM looked) AS last,
-      (SELECT count(*)::int FROM own) AS own, ARRAY (SELECT id FROM chosen ORDER BY id)::text[] AS ids`
+      ARRAY (SELECT id FROM own)::text[] AS own, ARRAY (SELECT id FROM chosen ORDER BY id)::text[] AS ids`
   const lock = `
     SELECT id, state, due_at - ${PARKED_MS} AS "dueAt" FROM ${schema}.waiting
     WHERE id = ANY ($1::bigint[]) AND due_at >= ${PARKED_MS} ORDER BY id FOR UPDATE`
@@ -89,16 +95,22 @@ export function prepareMove(
   return {
     alone: async <T>(work: (stillAlone: () => Promise<void>) => Promise<T>) => {
       const outcome = await transactAlone(async (inside) => {
-        await inside('SET LOCAL idle_in_transaction_session_timeout = 0')
+        await inside(`SET LOCAL idle_in_transaction_session_timeout = ${ALONE_MS}`)
         const text = 'SELECT pg_try_advisory_xact_lock($1, hashtext($2)) AS alone'
         const [row] = await inside<{ alone: boolean }>(text, [LOCK, schema])
         if (!row?.alone) throw new StoreError('locked', 'store: another process moves shares now.')
+        let asked: Promise<unknown> | undefined
+        const stillAlone = async () => {
+          asked ??= inside('SELECT').finally(() => (asked = undefined))
+          await asked
+        }
+        const staying = setInterval(() => {
+          stillAlone().catch(() => undefined) // the work hears of it when it asks itself
+        }, ALONE_MS / 6)
         // What fails in the work has nothing to do with this connection.
-        return Promise.allSettled([
-          work(async () => {
-            await inside('SELECT')
-          }),
-        ])
+        return Promise.allSettled([work(stillAlone)]).finally(() => {
+          clearInterval(staying)
+        })
       })
       if (outcome[0].status === 'rejected') throw outcome[0].reason
       return outcome[0].value
@@ -164,19 +176,17 @@ export function prepareMove(
       const [parked] = await query<{
         looked: number
         last: DeliveryId | null
-        own: number
+        own: string[]
         ids: string[]
       }>(park, [now(), after, shares])
       if (!parked) return { moved: 0, held: 0, next: undefined }
       const ids = parked.ids.map(Number)
-      let moved = 0
-      for (let i = 0; i < ids.length; i += SLICE) {
-        const slice = ids.slice(i, i + SLICE)
-        moved += await transact((inside) => moveSlice(inside, slice, copyIn))
-      }
-      const { looked, last, own } = parked
-      const next = looked === LOOKED_AT ? (last ?? undefined) : undefined
-      return { moved, held: own - ids.length, next }
+      const moved = await transact((inside) => moveSlice(inside, ids, copyIn))
+      const end = parked.looked === LOOKED_AT ? (parked.last ?? undefined) : undefined
+      // Behind a full slice there may be more of what was looked at.
+      const next = ids.length === SLICE ? ids.at(-1) : end
+      const passed = parked.own.filter((id) => Number(id) <= (next ?? Infinity))
+      return { moved, held: passed.length - moved, next }
     },
 
     finish: async (shares, from, lastId) => {

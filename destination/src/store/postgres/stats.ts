@@ -10,7 +10,8 @@ const CHEAP_MS = 50
 const KEPT_TIMES = 20
 
 /**
- * Counts the deliveries that wait or are dead. This reads a whole table, about 100 ms for a million deliveries. So with
+ * Counts the deliveries that wait or are dead. The oldest has the lowest id, unless it was moved to this server: then its first attempt
+ * says how old it is at least, or the time at which it is due. This reads a whole table, about 100 ms for a million deliveries. So with
  * a large backlog the result of `stats` may be some seconds old, but not that of `count`.
  */
 export function prepareStats({ query, schema, now }: Tables) {
@@ -19,7 +20,7 @@ export function prepareStats({ query, schema, now }: Tables) {
       extract(epoch FROM clock_timestamp() - statement_timestamp())::float8 * 1000 AS ms
     FROM (
       SELECT name AS destination, fresh::int, backlog::int, bulk::int, leased::int, dead::int,
-        greatest(0, coalesce(${NOW} - (SELECT received_at FROM ${schema}.deliveries d WHERE d.id = oldest), 0))::float8
+        greatest(0, ${NOW} - least(since, (SELECT received_at FROM ${schema}.deliveries d WHERE d.id = oldest)))::float8
           AS "oldestMs"
       FROM (
         SELECT destination AS id,
@@ -28,7 +29,8 @@ export function prepareStats({ query, schema, now }: Tables) {
           count(*) FILTER (WHERE state = ${BULK} AND NOT leased) AS bulk,
           count(*) FILTER (WHERE leased) AS leased,
           count(*) FILTER (WHERE state = ${DEAD}) AS dead,
-          min(waiting.id) FILTER (WHERE state <> ${DEAD}) AS oldest
+          min(waiting.id) FILTER (WHERE state <> ${DEAD}) AS oldest,
+          min(least(due_at, first_attempt_at)) FILTER (WHERE state <> ${DEAD}) AS since
         FROM ${schema}.waiting GROUP BY destination
       ) counts JOIN ${schema}.names USING (id) ORDER BY id
     ) stats`

@@ -30,10 +30,13 @@ export interface Answer {
 
 /**
  * Merges what the servers have found, the newest first. It ends where one of them has more that it has not searched yet: that may be
- * newer than what the others have.
+ * newer than what the others have. A message that was moved stands at the time of its move: it does not hold up newer ones behind it.
  */
 export function merge(answers: readonly Answer[], before: Places, limit: number): Findings {
-  const heads = answers.map(({ number, found }) => ({ number, found, taken: 0 }))
+  const heads = answers.map(({ number, found }) => ({
+    ...{ number, found, taken: 0 },
+    newest: newestFrom(found?.deliveries ?? []),
+  }))
   const deliveries: Summary[] = []
   while (deliveries.length < limit) {
     const isOpen = heads.some(
@@ -43,9 +46,9 @@ export function merge(answers: readonly Answer[], before: Places, limit: number)
     const [newest] = heads
       .flatMap((head) => {
         const next = head.found?.deliveries[head.taken]
-        return next ? [{ head, next }] : []
+        return next ? [{ head, next, at: head.newest[head.taken] ?? 0 }] : []
       })
-      .sort((a, b) => b.next.receivedAt - a.next.receivedAt || b.next.id - a.next.id)
+      .sort((a, b) => b.at - a.at || b.next.id - a.next.id)
     if (!newest) break
     newest.head.taken++
     deliveries.push(newest.next)
@@ -62,6 +65,15 @@ export function merge(answers: readonly Answer[], before: Places, limit: number)
   const list = places.flatMap(({ id }) => (id > 0 ? [id] : []))
   // The separator at the end makes a list of a single place, which says that all others are at their ends.
   return { deliveries, next: isOver ? undefined : `${list.join(SEPARATOR)}${SEPARATOR}` }
+}
+
+/** For each message of a list, when the newest of it and of those behind it was received. */
+function newestFrom(deliveries: readonly Summary[]): number[] {
+  const newest = deliveries.map(({ receivedAt }) => receivedAt)
+  for (let i = newest.length - 2; i >= 0; i--) {
+    newest[i] = Math.max(newest[i] ?? 0, newest[i + 1] ?? 0)
+  }
+  return newest
 }
 
 /** Adds up what the servers count. */

@@ -32,6 +32,7 @@ export async function moveShares(
   servers: readonly Server[],
   plan: Parameters<Servers['move']>[0],
   report: (progress: MoveProgress) => void,
+  signal?: AbortSignal,
 ): Promise<void> {
   const find = (directory: Directory, number: number): Server => {
     const server = servers.find((one) => one.number === number)
@@ -68,7 +69,11 @@ export async function moveShares(
   }
 
   await home.ask((store) =>
-    store.asServer.moving.alone(async (stillAlone) => {
+    store.asServer.moving.alone(async (isAlone) => {
+      const stillAlone = async () => {
+        signal?.throwIfAborted()
+        await isAlone()
+      }
       await carryOn(stillAlone)
       const directory = await read()
       const wanted = plan(directory)

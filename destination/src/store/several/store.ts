@@ -125,7 +125,8 @@ export class SeveralStore implements Store {
       onChange,
       list: () => [...servers.map(({ state }) => state), ...directories.unknown],
       directory: () => directories.refresh(),
-      move: (plan, report) => this.#whileOpen(() => moveShares(home, servers, plan, report)),
+      move: (plan, report, signal) =>
+        this.#whileOpen(() => moveShares(home, servers, plan, report, signal)),
     }
     this.workers = {
       heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
@@ -821,8 +822,14 @@ async function knownAt(
   isMoving: boolean,
   deliveries: NewDelivery[],
 ): Promise<boolean[]> {
+  const ask = () => server.ask((store) => store.asServer.knows(deliveries))
   try {
-    return await server.ask((store) => store.asServer.knows(deliveries))
+    return await ask().catch((error: unknown) => {
+      // A connection that was cut says nothing of the server.
+      const isCut = error instanceof StoreError && error.isUnreachable && !server.isAway
+      if (isCut) return ask()
+      throw error
+    })
   } catch (error) {
     if (isMoving || !isAway(error)) throw error
     return []

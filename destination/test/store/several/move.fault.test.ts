@@ -1,7 +1,7 @@
 // What a move of shares does to messages in each state, and to those who use the store meanwhile.
 import { once, EventEmitter } from 'node:events'
 import pg from 'pg'
-import { afterAll, afterEach, expect, test } from 'vitest'
+import { afterAll, afterEach, expect, test, vi } from 'vitest'
 import type { Claim } from '../../../src/model/delivery.js'
 import { openPostgres } from '../../../src/store/postgres/store.js'
 import { openSeveral } from '../../../src/store/several/open.js'
@@ -183,6 +183,71 @@ test('a process moves no more messages once another one may have begun to', asyn
   expect((await store.trace('m')).map(({ id }) => serverOf(id))).toEqual([1])
 })
 
+test('a move that is stopped leaves nothing parked, and continues when it is called again', async () => {
+  const { open, urls } = await twoServers()
+  const store = await open()
+  const deliveries = Array.from({ length: 700 }, (_, i) =>
+    newDelivery({ source: OF_OTHER, messageId: `m${i}` }),
+  )
+  await store.put(deliveries)
+  const parked = 'SELECT count(*)::int AS count FROM hookline.waiting WHERE due_at >= 2 ^ 42'
+  const here = 'SELECT count(*)::int AS count FROM hookline.waiting'
+  const stopped = new AbortController()
+  const moving = (store.servers as Servers).move(
+    () => new Map([[shareOf(OF_OTHER), 'a']]),
+    () => {
+      stopped.abort()
+    },
+    stopped.signal,
+  )
+  await expect(moving).rejects.toMatchObject({ name: 'AbortError' })
+  expect(await server.query(parked, [], urls[1])).toEqual([{ count: 0 }])
+  expect(await server.query(here, [], urls[1])).toEqual([{ count: 500 }])
+  // They are still sent while nobody moves them.
+  const claimed = await store.claim([{ ...CLAIM, lane: 'fresh', limit: 700 }])
+  expect(claimed.map(({ id }) => serverOf(id)).filter((number) => number === 1)).toHaveLength(500)
+  await store.settle(claimed.map((one) => settlement(one, { state: 'backlog', delayMs: 0 })))
+  await moveTo(store, 'a', OF_OTHER)
+  expect(await server.query(here, [], urls[1])).toEqual([{ count: 0 }])
+  expect(await server.query(here, [], urls[0])).toEqual([{ count: 700 }])
+})
+
+test('what is parked when the new owner fails is no more than one slice', async () => {
+  const { open, urls } = await twoServers()
+  const store = await open()
+  await store.put(Array.from({ length: 700 }, () => newDelivery({ source: OF_OTHER })))
+  const former = await openPostgres(urls[1] as string, undefined, false, true)
+  opened.push(former)
+  const moved = former.asServer.moving.moveSome([shareOf(OF_OTHER)], 0, () =>
+    Promise.reject(new Error('away')),
+  )
+  await expect(moved).rejects.toThrow('away')
+  const parked = 'SELECT count(*)::int AS count FROM hookline.waiting WHERE due_at >= 2 ^ 42'
+  expect(await server.query(parked, [], urls[1])).toEqual([{ count: 200 }])
+})
+
+test('a message that was moved is as old as before, and does not hide newer ones in a search', async () => {
+  const { open, advance } = await twoServers()
+  const store = await open()
+  const stays = Array.from({ length: 50 }, (_, i) => `staying${i}`).find(
+    (one) => spread(2)[shareOf(one)] === 1 && shareOf(one) !== shareOf(OF_OTHER),
+  )
+  await store.put([newDelivery({ source: OF_OTHER, messageId: 'moved' })])
+  advance(30_000)
+  await store.put([newDelivery({ source: stays ?? '', messageId: 'of the former server' })])
+  advance(30_000)
+  await store.put([newDelivery({ source: OF_HOME, messageId: 'newest' })])
+  await moveTo(store, 'a', OF_OTHER)
+  expect(await store.stats()).toMatchObject([{ fresh: 3, oldestMs: 60_000 }])
+  // It stands at the time of its move.
+  const { deliveries } = await store.find({}, undefined, 3)
+  expect(deliveries.map(({ messageId }) => messageId)).toEqual([
+    'moved',
+    'newest',
+    'of the former server',
+  ])
+})
+
 test('one process moves, another is told so, and all processes follow', async () => {
   const { open } = await twoServers()
   const stores = await Promise.all([open(), open(), open()])
@@ -284,6 +349,29 @@ test('a message is taken although a former owner of its share is locked', async 
     await locking.query('BEGIN; LOCK TABLE hookline.deliveries')
     const [id] = await store.put([newDelivery({ source: OF_OTHER })])
     expect(serverOf(id as number)).toBe(0)
+  } finally {
+    await locking.end()
+  }
+})
+
+test('a message that comes again is recognized although the connection to a former owner is cut', async () => {
+  const { open, urls } = await twoServers()
+  const before = await open()
+  const delivery = newDelivery({ source: OF_OTHER })
+  await before.put([delivery])
+  await before.settle((await claimAll(before)).map((one) => settlement(one)))
+  await moveTo(before, 'a', OF_OTHER)
+  const store = await open()
+  const locking = new pg.Client(urls[1])
+  await locking.connect()
+  try {
+    await locking.query('BEGIN; LOCK TABLE hookline.deliveries')
+    const again = store.put([delivery])
+    const cut = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()`
+    await vi.waitUntil(async () => (await locking.query(cut)).rowCount === 1)
+    await locking.query('COMMIT')
+    expect(await again).toEqual([undefined])
   } finally {
     await locking.end()
   }
