@@ -1,6 +1,19 @@
-/** Replaces the password in a URL so that the URL may be logged and shown: `postgres://user:***@host/db`. */
+/**
+ * Replaces the password in a URL so that the URL may be logged and shown: `postgres://user:***@host/db`. As for `URL`, the user and the
+ * password may contain an @ and white space, and the last @ ends the password.
+ */
 export function withoutPassword(url: string): string {
-  return url.replace(/(:\/\/[^/?#\s:@]*):[^/?#\s]*@/, '$1:***@')
+  return url.replace(/(:\/+[^/?#:]*):[^/?#]*@/, '$1:***@')
+}
+
+/**
+ * Shows only the scheme of a text that is not the URL of a store: `"mysql:…"`. The password may be anywhere in such a text, as in
+ * `host=db password=…` and `jdbc:postgresql://db/app?password=…`.
+ */
+export function schemeOnly(text: string): string {
+  const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(text)?.[0]
+  if (scheme === undefined) return `a string of ${text.length} characters`
+  return JSON.stringify(scheme === text ? text : `${scheme}…`)
 }
 
 /** Removes the query from an endpoint's URL so that it may be logged and shown. Some customers keep keys in the query. */

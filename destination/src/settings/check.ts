@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import { schemeOnly } from '../model/shown-url.js'
 import { expandEnvironment, type Environment } from './environment.js'
 import { formatPath, type Path, type Problem } from './problem.js'
 import { checkDestinationRelations, checkRelations, type BrokenRelation } from './relations.js'
@@ -192,7 +193,7 @@ function check<Schema extends z.ZodType>(
     if (reported.has(key)) return
     const given = valueAt(value, path)
     const shape = showShape(given)
-    const got = isSecret(path) || before.referring.has(key) ? shape : show(shownIn(path, given))
+    const got = isSecret(path) || before.referring.has(key) ? shape : shownAt(path, given)
     const message = template.replace(/\{(got|shape)\}/g, (_, what) =>
       what === 'got' ? got : shape,
     )
@@ -267,10 +268,11 @@ function isSecret(path: Path): boolean {
   return SECRETS.includes(field) || path.at(-2) === 'headers'
 }
 
-/** The query of a URL may have a key. */
-function shownIn(path: Path, value: unknown): unknown {
-  if (path.at(-1) !== 'url' || typeof value !== 'string') return value
-  return value.replace(/\?.+$/s, '?•••')
+/** What is no store may have a password anywhere, and the query of a URL may have a key. */
+function shownAt(path: Path, value: unknown): string {
+  if (typeof value !== 'string' || value === '') return show(value)
+  if (path[0] === 'store' && path.at(-1) !== 'name') return schemeOnly(value)
+  return show(path.at(-1) === 'url' ? value.replace(/\?.+$/s, '?•••') : value)
 }
 
 function valueAt(root: unknown, path: Path): unknown {

@@ -380,12 +380,21 @@ const refusals: [raw: unknown, problem: string][] = [
 
   [
     settings({ store: 'mysql://u:word@h/db' }),
-    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with "postgres://", or a list of servers, got "mysql://u:***@h/db".',
+    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with "postgres://", or a list of servers, got "mysql:…".',
   ],
+  ...[
+    ['host=db user=a password=word dbname=x', 'a string of 37 characters'],
+    ['jdbc:postgresql://db/app?user=a&password=word', '"jdbc:…"'],
+    ['postgresql:/u:word@h/db', '"postgresql:…"'],
+    ['u:word@h/db', '"u:…"'],
+  ].map(([store, shown]): [Raw, string] => [
+    settings({ store }),
+    `store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with "postgres://", or a list of servers, got ${shown}.`,
+  ]),
   [settings({ store: [] }), 'store: expected 1 to 128 servers, got an empty list.'],
   [
     settings({ store: ['postgres://u:word@h/db'] }),
-    'store[0]: expected an object such as { "name": "a", "url": "postgres://…" }, got "postgres://u:***@h/db".',
+    'store[0]: expected an object such as { "name": "a", "url": "postgres://…" }, got "postgres:…".',
   ],
   [
     settings({ store: [{ name: 'a', url: 'postgres://h/db', weight: 1 }] }),
@@ -397,7 +406,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     settings({ store: [{ name: 'a', url: 'sqlite:x.db' }] }),
-    'store[0].url: expected a URL that starts with "postgres://", got "sqlite:x.db".',
+    'store[0].url: expected a URL that starts with "postgres://", got "sqlite:…".',
   ],
   ...(['name', 'url'] as const).map((field): [Raw, string] => {
     const other = { name: 'b', url: 'postgres://h/other' }

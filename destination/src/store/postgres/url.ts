@@ -104,6 +104,12 @@ function toUrl(text: string): URL {
     throw urlError('has a #, which would end it: write %23 for a # in the user or the password')
   }
   const url = new URL(text)
+  // `URL` takes the start of a password such as 12/34 for a port, and the errors would show the rest.
+  if (url.username === '' && url.port !== '' && `${url.pathname}${url.search}`.includes('@')) {
+    throw urlError(
+      'has no user, but an @ after the host: write %2F for a / and %3F for a ? in the password, and %40 for any other @',
+    )
+  }
   if (url.href.includes('%00')) {
     throw urlError('has a %00: expected no such character, because PostgreSQL takes it nowhere')
   }

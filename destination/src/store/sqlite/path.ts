@@ -1,4 +1,5 @@
 import { resolve } from 'node:path'
+import { schemeOnly, withoutPassword } from '../../model/shown-url.js'
 import { StoreError } from '../store-error.js'
 
 /**
@@ -19,13 +20,13 @@ export function sqlitePath(url: string): string {
   if (!path || /^\/\/(?!\/)/.test(path)) {
     throw new StoreError(
       'unsupported',
-      `store: expected sqlite: and a path, such as sqlite:./data/hookline.db, got ${withoutSecrets(url)}.`,
+      `store: expected sqlite: and a path, such as sqlite:./data/hookline.db, got ${shown(url)}.`,
     )
   }
   return resolve(path)
 }
 
-/** The URL without user and password, for error messages. */
-function withoutSecrets(url: string): string {
-  return JSON.stringify(url.replace(/\/\/[^/]*@/, '//…@'))
+/** A wrong path is shown as it is. Any other text may have a password. */
+function shown(url: string): string {
+  return url.startsWith('sqlite:') ? JSON.stringify(withoutPassword(url)) : schemeOnly(url)
 }

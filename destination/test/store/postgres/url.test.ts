@@ -87,6 +87,14 @@ test.each([
   expect(() => parseUrl(`postgres://me:hunter2@db/x${rest}`)).not.toThrow(/hunter2/)
 })
 
+test.each(['postgres://me:12/hunter2@db/x', 'postgres://me:12?hunter2@db/x'])(
+  'a part of a password that is taken for a port hides the rest: %s',
+  (url) => {
+    expect(() => parseUrl(url)).toThrow(/no user, but an @ after the host: write %2F/)
+    expect(() => parseUrl(url)).not.toThrow(/hunter2/)
+  },
+)
+
 test('a password that breaks the URL is not told of', async () => {
   const opening = openStore('postgres://me:hunter2#1@db:port/x')
   await expect(opening).rejects.toEqual(storeError('unsupported', /Percent-encode/))

@@ -43,8 +43,9 @@ test.each([
   ['sqlite::memory:', /would lose all accepted calls/],
   ['sqlite:', /expected sqlite: and a path/],
   ['sqlite://host/x.db', /expected sqlite: and a path/],
-  ['./x.db', /expected sqlite: and a path.*got "\.\/x\.db"/],
-  ['mysql://u:secret@db/x', /expected sqlite: and a path.*got "mysql:\/\/…@db\/x"/],
+  ['./x.db', /expected sqlite: and a path.*got a string of 6 characters/],
+  ['mysql://u:secret@db/x', /expected sqlite: and a path.*got "mysql:…"/],
+  ['jdbc:postgresql://db/x?password=secret', /expected sqlite: and a path.*got "jdbc:…"/],
 ])('%s is refused, and what is expected named', async (url, message) => {
   await expect(openStore(url)).rejects.toEqual(failure('unsupported', message))
 })
