@@ -37,7 +37,9 @@ export type DeleteUser = (userId: string) => Promise<Deleted>
 /** Creates {@link DeleteUser}. */
 export function createDeleteUser({ enqueue, store, settings, now }: DeletionParts): DeleteUser {
   const run = async (userId: string): Promise<Deleted> => {
-    const deletions = (round: string) => deletionsOf(settings(), userId, round, now())
+    // Both rounds have the same destinations in the same order. The settings may change while the store answers.
+    const current = settings()
+    const deletions = (round: string) => deletionsOf(current, userId, round, now())
     const isNew = await enqueue(deletions(''))
     let sent = isNew.filter(Boolean).length
     if (sent < isNew.length && (await store.hasUser(userId))) {

@@ -2,7 +2,9 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import { createDeleteUser } from '../../src/enqueue/deletion.js'
 import { openStore } from '../../src/store/open.js'
+import { newDelivery } from '../store/contract.js'
 import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
 
 async function deleteUser({ adminUrl }: RunningDestination, body: unknown, token = ADMIN_TOKEN) {
@@ -115,6 +117,42 @@ describe('a deletion', () => {
     await crm.has(3)
     await running.close()
     expect(crm.received.map(({ event }) => event['type'])).toEqual(['delete', 'track', 'delete'])
+  })
+
+  test('that is asked for again is sent to who has something again, while others are created', async () => {
+    const store = await openStore(settingsFor([]).store)
+    const named = (...names: string[]) => ({
+      sources,
+      destinations: names.map((name) => destination([], { name })),
+    })
+    let settings = named('a', 'b')
+    const sent: string[] = []
+    const deleteUser = createDeleteUser({
+      enqueue: async (deliveries) => {
+        const ids = await store.put(
+          deliveries.map((one) => ({ ...newDelivery(), ...one, state: 'fresh' as const })),
+        )
+        const isNew = ids.map((id) => id !== undefined)
+        sent.push(...deliveries.filter((_, i) => isNew[i]).map((one) => one.destination))
+        return isNew
+      },
+      store: {
+        hasUser: (userId) => {
+          settings = named('x', 'y', 'a', 'b', 'new')
+          return store.hasUser(userId)
+        },
+        purgeUser: (userId, from) => store.purgeUser(userId, from),
+      },
+      settings: () => settings,
+      now: Date.now,
+    })
+    await deleteUser('u1')
+    await store.put([newDelivery({ user: 'u1', destination: 'a' })])
+    settings = named('a', 'b', 'new')
+    sent.length = 0
+    expect(await deleteUser('u1')).toEqual({ sent: 3, purged: 1 })
+    expect(sent.sort()).toEqual(['a', 'b', 'new'])
+    await store.close()
   })
 
   test('that is asked for several times at once is sent once', async () => {
