@@ -32,7 +32,7 @@ export interface CollectorOptions {
    */
   maxArrivingBytes?: number | undefined
   /**
-   * The most bytes of bodies whose calls wait for a commit. Further requests are answered 503.
+   * The most bytes of bodies whose calls wait to be read or for a commit. Further requests are answered 503.
    *
    * @defaultValue 32 MB
    */

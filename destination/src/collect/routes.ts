@@ -108,7 +108,8 @@ async function answer(
       for (const { code } of rejected) events.callsCounted(source, code, 1)
       // Node joins the values of a header that comes twice, so neither of these is a list.
       const headers = request.headers as TraceHeaders
-      await accept(parts, source, calls, headers, request.headers[LANE_HEADER] === 'bulk')
+      const isBulk = request.headers[LANE_HEADER] === 'bulk'
+      await parts.pending.storing(bytes.length, () => accept(parts, source, calls, headers, isBulk))
       return { rejected, changed }
     }
     const { rejected, changed } = await parts.pending.during(source, bytes.length, () =>

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { StoreError } from '../../src/store/store-error.js'
 import { PendingBytes } from '../../src/http/pending-bytes.js'
+import type { Refusal } from '../../src/http/refusal.js'
 import { KEY, startCollector } from './start.js'
 
 const BODY = JSON.stringify({ userId: 'u', event: 'x'.repeat(960) })
@@ -58,6 +59,50 @@ test('one source leaves half of that room to the others', async () => {
   expect((await Promise.all([...first, other])).map(({ status }) => status)).toEqual([
     200, 200, 200,
   ])
+})
+
+test('the refusal says whether most of the bytes wait for the store, or to be read', async () => {
+  const pending = new PendingBytes(13)
+  const never = () => new Promise<never>(() => undefined)
+  const code = () => {
+    try {
+      pending.check('mac', 4)
+      return 'accepted'
+    } catch (error) {
+      return (error as Refusal).code
+    }
+  }
+  const stored: (() => void)[] = []
+  const body = (source: string) =>
+    pending.during(source, 4, () =>
+      pending.storing(4, () => new Promise<void>((resolve) => stored.push(resolve))),
+    )
+  void pending.during('app', 4, never)
+  const first = body('web')
+  expect(code()).toBe('accepted')
+  const second = body('ios')
+  expect(code()).toBe('store_unavailable')
+  for (const resolve of stored) resolve()
+  await Promise.all([first, second])
+  expect(code()).toBe('accepted')
+  void pending.during('web', 4, never)
+  void body('ios')
+  expect(code()).toBe('overloaded')
+})
+
+test('a store that answers at once is never called too slow, however many calls wait to be read', async () => {
+  const { url } = await startCollector({ maxPendingBytes: 600_000, behind: () => 5_000 })
+  const call = { type: 'track', userId: 'u', event: 'e', properties: { note: 'x'.repeat(100) } }
+  const body = JSON.stringify({ batch: Array.from({ length: 1_500 }, () => call) })
+  const answers = Array.from({ length: 30 }, async () => {
+    const headers = { authorization: `Basic ${btoa(`${KEY}:`)}` }
+    const response = await fetch(`${url}/v1/batch`, { method: 'POST', body, headers })
+    const { code = 'accepted' } = (await response.json()) as { code?: string }
+    return code
+  })
+  const codes = new Set(await Promise.all(answers))
+  expect(codes).toContain('accepted')
+  expect(codes).not.toContain('store_unavailable')
 })
 
 test('unless it is said otherwise, 32 MB wait in all, and 16 MB of one source', () => {
