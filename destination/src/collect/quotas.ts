@@ -90,6 +90,11 @@ export class Quotas {
     for (const bucket of this.#buckets.of(source)) bucket.take(calls)
   }
 
+  /** Gives back what {@link take} has counted for calls that were not accepted, because their client sends them again. */
+  giveBack(source: string, calls: number): void {
+    this.take(source, -calls)
+  }
+
   /** Whether a source may send at least one call now. */
   #mayPass(source: string): boolean {
     const tenant = this.#tenants.get(source)

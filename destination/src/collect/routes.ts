@@ -140,7 +140,10 @@ async function accept(
   try {
     quotas.check(source, calls.length)
     quotas.take(source, calls.length)
-    await enqueueCalls(source, calls, headers, isBulk)
+    await enqueueCalls(source, calls, headers, isBulk).catch((error: unknown) => {
+      quotas.giveBack(source, calls.length)
+      throw error
+    })
   } catch (error) {
     events.callsNotAccepted(error)
     events.callsCounted(source, toRefusal(error).code, calls.length)

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Bucket, Buckets } from '../../src/collect/rate-limit.js'
 import { Quotas, type QuotaSettings } from '../../src/collect/quotas.js'
+import { StoreError } from '../../src/store/store-error.js'
 import { dice } from '../simulation/chance.js'
 import { AUTHORIZATION, KEY, startCollector } from './start.js'
 
@@ -198,7 +199,11 @@ async function start(settings = SETTINGS) {
   const advance = (ms: number) => {
     now += ms
   }
-  return { ...collector, post, single, advance }
+  /** Lets the store refuse all calls, or take them again. */
+  const refuse = (error: StoreError | undefined) => {
+    collector.accept = () => (error ? Promise.reject(error) : Promise.resolve())
+  }
+  return { ...collector, post, single, advance, refuse }
 }
 
 describe('a source with a limit', () => {
@@ -227,6 +232,16 @@ describe('a source with a limit', () => {
       'web accepted 3',
       'web ok',
     ])
+  })
+
+  test('may send again at once what the store has refused', async () => {
+    const started = await start()
+    const { post } = started
+    started.refuse(new StoreError('full', 'the disk is full'))
+    for (let i = 0; i < 3; i++) expect((await post(4)).status).toBe(503)
+    started.refuse(undefined)
+    expect((await post(4)).status).toBe(200)
+    expect((await post(1)).status).toBe(429)
   })
 
   test('is known by the key in the body too', async () => {
