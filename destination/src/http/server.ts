@@ -1,4 +1,9 @@
-import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
+import {
+  STATUS_CODES,
+  type IncomingMessage,
+  type Server as HttpServer,
+  type ServerResponse,
+} from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { ANSWERED_BY } from '../model/answered-by.js'
@@ -253,7 +258,10 @@ function errorHandler(log: ServerLog) {
     })
     if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
     if (refusal.status === 503) logUnavailable(error, refusal, path)
+    const { socket } = request.raw
+    unsent.set(socket, answerOf(refusal, path))
     await drain(request.raw)
+    unsent.delete(socket)
     return refuse(reply, refusal)
   }
 }
@@ -296,17 +304,32 @@ function pathOf(url: string): string {
   }
 }
 
-function refuse(
-  reply: FastifyReply,
-  { status, code, message, headers, details }: Refusal,
-): FastifyReply {
-  const answer = ADMIN_API.test(pathOf(reply.request.url))
+/** A whole answer. */
+interface Answer {
+  status: number
+  headers: Readonly<Record<string, string>>
+  body: string
+}
+
+/** The answers of refused requests whose bodies are still arriving, by their connections. */
+const unsent = new WeakMap<Socket, Answer>()
+
+/** @param path - See {@link pathOf}. */
+function answerOf({ status, code, message, headers, details }: Refusal, path: string): Answer {
+  const answer = ADMIN_API.test(path)
     ? { error: { code, message, ...details } }
     : { success: false, code, message, ...details }
-  return reply
-    .code(status)
-    .headers({ ...headers, 'content-type': JSON_TYPE })
-    .send(JSON.stringify(answer))
+  const named = NAMED.test(path) && { [ANSWERED_BY.name]: ANSWERED_BY.value }
+  return {
+    status,
+    headers: { ...named, ...headers, 'content-type': JSON_TYPE },
+    body: JSON.stringify(answer),
+  }
+}
+
+function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {
+  const { status, headers, body } = answerOf(refusal, pathOf(reply.request.url))
+  return reply.code(status).headers(headers).send(body)
 }
 
 /** A route of the server. Its path matches all paths that it answers. */
@@ -336,9 +359,9 @@ function noRoute(routes: readonly Route[], method: string, url: string, hint: st
 }
 
 /** The statuses for errors of Node that occur before there is a request: it is not HTTP, or it takes too long. */
-const BROKEN_HTTP: Readonly<Record<string, string>> = {
-  ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
-  HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
+const BROKEN_HTTP: Readonly<Record<string, number>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+  HPE_HEADER_OVERFLOW: 431,
 }
 
 /** Connections whose request may take longer than `requestMs`. */
@@ -398,17 +421,24 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     return
   }
   noteBroken(socket)
-  const status = BROKEN_HTTP[error.code ?? ''] ?? '400 Bad Request'
-  const message = `The request must be valid HTTP/1.1, and arrive completely and in time: ${error.message}.`
-  const body = JSON.stringify({ success: false, code: 'bad_request', message })
-  socket.end(
-    `HTTP/1.1 ${status}\r\nContent-Type: ${JSON_TYPE}\r\n` +
-      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  )
+  // A request that was refused is told why. Its client would send it again after a 408.
+  const refused = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? unsent.get(socket) : undefined
+  const { status, headers, body } = refused ?? answerOfBroken(error)
+  const lines = Object.entries({
+    ...headers,
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  }).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
   const destroy = setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('close', () => {
     clearTimeout(destroy)
   })
+}
+
+function answerOfBroken({ code = '', message: cause }: NodeJS.ErrnoException): Answer {
+  const message = `The request must be valid HTTP/1.1, and arrive completely and in time: ${cause}.`
+  return answerOf(new Refusal(BROKEN_HTTP[code] ?? 400, 'bad_request', message), '')
 }
 
 function noCompiler(): never {
