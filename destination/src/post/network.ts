@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
+import { createSecureContext, type SecureContext } from 'node:tls'
 import { buildConnector } from 'undici'
 import { Connections } from './connections.js'
 import { Deadline } from './deadline.js'
@@ -24,7 +24,7 @@ export interface Network {
 export interface NetworkOptions {
   /** Private or reserved networks that may be reached, in CIDR notation. */
   allowNetworks: readonly string[]
-  /** Certificates in PEM that are trusted in addition to the well-known ones and those of `NODE_EXTRA_CA_CERTS`. */
+  /** Certificates in PEM that are trusted in addition to those that the process trusts. */
   ca: readonly string[]
   /**
    * The time for one attempt, in ms: DNS, connection, TLS, request and answer together.
@@ -64,13 +64,21 @@ const DNS_SHARE = 0.8
 
 /**
  * Makes the TLS context of all connections. It is made once, because reading the well-known certificates takes
- * milliseconds. The option `ca` replaces Node's list, so the list here must repeat the well-known certificates and
- * those of `NODE_EXTRA_CA_CERTS`.
+ * milliseconds. Node's option `ca` would replace all that the process trusts, which options such as `--use-openssl-ca` and
+ * `--use-system-ca` decide, so the certificates are added to the default. Node 20 then forgets those of `NODE_EXTRA_CA_CERTS`.
  */
 function trusting(ca: readonly string[]): SecureContext {
-  if (ca.length === 0) return createSecureContext()
+  const secureContext = createSecureContext()
+  if (ca.length === 0) return secureContext
   for (const [index, pem] of ca.entries()) requireCertificate(pem, index)
-  return createSecureContext({ ca: [...rootCertificates, ...extraCertificates(), ...ca] })
+  const native = secureContext.context as NativeContext
+  for (const pem of [...extraCertificates(), ...ca]) native.addCACert(pem)
+  return secureContext
+}
+
+/** The part of a TLS context to which Node itself adds the certificates of `ca`. Its types do not have it. */
+interface NativeContext {
+  addCACert(pem: string): void
 }
 
 /** If the file can't be read, Node has warned of that at its start, and goes on without it. */

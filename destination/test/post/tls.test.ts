@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { createServer, type ServerOptions } from 'node:https'
 import type { Socket } from 'node:net'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test, vi } from 'vitest'
 import { createNetwork, type NetworkOptions } from '../../src/post/network.js'
 import { createAuthority, hasOpenssl, type Certificate } from './certificates.js'
 import { DEADLINE_MS, listen, listenTcp, post, posterTo } from './sockets.js'
@@ -65,12 +67,35 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     expect(outcome.code).toBe('delivered')
   })
 
-  test('is reached by the authorities of NODE_EXTRA_CA_CERTS, whatever the settings add', async () => {
-    vi.stubEnv('NODE_EXTRA_CA_CERTS', authority.rootFile)
-    onTestFinished(() => void vi.unstubAllEnvs())
-    const ca = [authority.selfSigned('other.test').cert]
-    expect((await postTo(authority.issue('hook.test'), { ca })).outcome.code).toBe('delivered')
-  })
+  test.each([
+    ['NODE_EXTRA_CA_CERTS', [], 'NODE_EXTRA_CA_CERTS'],
+    ['the file that --use-openssl-ca reads', ['--use-openssl-ca'], 'SSL_CERT_FILE'],
+  ])(
+    'is reached by the authorities of %s, whatever the settings add',
+    async (_name, options, variable) => {
+      const own = authority.selfSigned('127.0.0.1')
+      const ports = [authority.issue('127.0.0.1'), own, authority.selfSigned('127.0.0.1')].map(
+        async (certificate) => {
+          const server = createServer(certificate, (request, response) => {
+            request.resume().on('end', () => response.end('ok'))
+          })
+          return (await listen(server)).port
+        },
+      )
+      const { stdout } = await promisify(execFile)(
+        process.execPath,
+        [
+          ...options,
+          `${import.meta.dirname}/trusting.js`,
+          inject('compiledDir'),
+          own.cert,
+          ...(await Promise.all(ports)).map((port) => `https://127.0.0.1:${port}/`),
+        ],
+        { env: { ...process.env, [variable]: authority.rootFile } },
+      )
+      expect(stdout).toBe('delivered delivered tls_error\n')
+    },
+  )
 
   test('is reached although the file of NODE_EXTRA_CA_CERTS is missing', async () => {
     vi.stubEnv('NODE_EXTRA_CA_CERTS', `${authority.rootFile}.missing`)
