@@ -83,13 +83,16 @@ async function answer(
   const { events } = parts
   let source = ''
   let unreadCalls = 1 // at least; a request has no fewer
+  const checkUnread = () => {
+    if (type === undefined) parts.quotas.checkUnreadBatch(source)
+    else parts.quotas.check(source, 1)
+  }
   try {
     const user = basicUser(request.headers.authorization)
     const { credentials } = parts
     if (user !== undefined) source = sourceOf(user, credentials)
     // Both checks before the body is read, so that a refused request costs little.
-    if (type === undefined) parts.quotas.checkUnreadBatch(source)
-    else parts.quotas.check(source, 1)
+    checkUnread()
     parts.pending.check(source)
     const maxBytes = type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES
     const bytes = await readBody(request.raw, maxBytes, parts.arriving)
@@ -101,6 +104,8 @@ async function answer(
         source = ''
         source = sourceOf(user ?? keyWithin(body), parts.credentials)
       }
+      // The source of a key in the body is only known now. Reading the calls takes longer than parsing the body.
+      if (user === undefined) checkUnread()
       const received = receiveCalls(body, bytes.length, type, Date.now())
       unreadCalls = 0
       const { calls, rejected } = received

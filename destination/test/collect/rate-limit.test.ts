@@ -276,6 +276,16 @@ describe('a source with a limit', () => {
     expect((await post(3)).headers.get('retry-after')).toBe('1')
   })
 
+  test('that floods with the key in the body has its calls left unread too', async () => {
+    const { post, counted } = await start()
+    const flood = (calls: number) => post(calls, { writeKey: KEY }, '')
+    await flood(4)
+    for (let i = 0; i < 10; i++) expect((await flood(2)).headers.get('retry-after')).toBe('1')
+    counted.length = 0
+    expect((await flood(2)).headers.get('retry-after')).toBe('2')
+    expect(counted).toEqual(['web rate_limited 1', 'web rate_limited'])
+  })
+
   test('is told the exact wait of a single call, also in a flood', async () => {
     const { post, single, counted } = await start()
     await post(4)
