@@ -1,7 +1,8 @@
 import { InvalidArgumentError, type Command } from 'commander'
 import type { ManagedSetting } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { severalTimes, wholeNumber } from './command.js'
+import { CommandError, EXIT, severalTimes, wholeNumber } from './command.js'
+import { isRecord } from './record.js'
 
 /** Settings of one kind. */
 export type Fields = Record<string, unknown>
@@ -27,8 +28,13 @@ export interface ManagedKind {
   isDestination: boolean
   /** Adds the options for single fields. */
   addFields: (command: Command) => Command
-  /** The fields that the options give. `null` removes a field. */
-  fieldsOf: (options: FieldFlags, before: Fields) => Fields
+  /**
+   * The fields that the options give. `null` removes a field.
+   *
+   * @param given - The fields of `--from`, which an option for a part of a field keeps.
+   * @param before - The fields as they are shown; none at a creation.
+   */
+  fieldsOf: (options: FieldFlags, given: Fields, before: Fields) => Fields
   columns: readonly string[]
   row: (item: ManagedSetting) => string[]
   /** What a deletion costs, apart from messages that wait. */
@@ -53,10 +59,13 @@ export const SOURCE: ManagedKind = {
         readLimit(wholeNumber(1, 1_000_000)),
       )
       .option('--tenant <name>', OF_TENANT),
-  fieldsOf: ({ rateLimit, tenant }) => ({
+  fieldsOf: ({ rateLimit, tenant }, given) => ({
     ...(tenant !== undefined && { tenant }),
     ...(rateLimit !== undefined && {
-      rateLimit: rateLimit === 'none' ? null : { callsPerSecond: rateLimit },
+      rateLimit:
+        rateLimit === 'none'
+          ? null
+          : { ...(isRecord(given['rateLimit']) && given['rateLimit']), callsPerSecond: rateLimit },
     }),
   }),
   columns: ['NAME', 'KEPT IN', 'WRITE KEYS', 'RATE LIMIT'],
@@ -97,11 +106,11 @@ export const DESTINATION: ManagedKind = {
         readLimit(readRate),
       )
       .option('--tenant <name>', OF_TENANT),
-  fieldsOf: ({ source, endpoint, rateLimit, tenant }, before) => ({
+  fieldsOf: ({ source, endpoint, rateLimit, tenant }, given, before) => ({
     ...(tenant !== undefined && { tenant }),
     ...(source && { sources: source }),
     ...((endpoint ?? rateLimit) !== undefined && {
-      webhooks: webhooksOf(endpoint, rateLimit, before),
+      webhooks: webhooksOf(endpoint, rateLimit, given, before),
     }),
   }),
   columns: ['NAME', 'KEPT IN', 'ENABLED', 'SOURCES', 'ENDPOINTS'],
@@ -146,23 +155,45 @@ Examples:
 }
 
 function webhooksOf(
-  endpoint: readonly string[] | undefined,
+  urls: readonly string[] | undefined,
   rateLimit: number | 'none' | undefined,
+  given: Fields,
   before: Fields,
-): Fields[] {
-  const known = (before['webhooks'] ?? []) as ({ url: string } & Fields)[]
-  const urls = endpoint ?? known.map(({ url }) => url)
-  return urls.map((url) => {
-    // The query of a known URL is hidden.
-    const same = known.filter((one) => withoutQuery(one.url) === withoutQuery(url))
-    const { rateLimit: former, ...rest } = same.length === 1 ? (same[0] ?? {}) : ({} as Fields)
-    const limit = rateLimit === undefined ? former : { requestsPerSecond: rateLimit }
-    return {
-      ...rest,
-      url,
-      ...(limit !== undefined && rateLimit !== 'none' && { rateLimit: limit }),
-    }
-  })
+): unknown {
+  const endpoints = urls
+    ? urls.map((url) => ({ ...(givenEndpoint(url, given) ?? storedEndpoint(url, before)), url }))
+    : { ...before, ...given }['webhooks']
+  // The destination says what is wrong with what is no list of endpoints.
+  if (rateLimit === undefined || !Array.isArray(endpoints)) return endpoints
+  const limit = rateLimit === 'none' ? undefined : { requestsPerSecond: rateLimit }
+  return endpoints.map((endpoint: unknown) =>
+    isRecord(endpoint) ? { ...endpoint, rateLimit: limit } : endpoint,
+  )
+}
+
+function givenEndpoint(url: string, given: Fields): Fields | undefined {
+  return endpointsIn(given).find((one) => one.url === url)
+}
+
+/** @throws CommandError if several endpoints may have the URL, because their queries are hidden. */
+function storedEndpoint(url: string, before: Fields): Fields | undefined {
+  const known = endpointsIn(before)
+  const exact = known.filter((one) => one.url === url)
+  const plain = withoutQuery(url)
+  const same = exact.length > 0 ? exact : known.filter((one) => withoutQuery(one.url) === plain)
+  if (same.length < 2) return same[0]
+  const message =
+    `--endpoint: several endpoints have the URL ${plain}, and their queries are hidden, so it is not clear which one stays. ` +
+    'Give all endpoints with --from, each with its full URL. A header with the value ••• keeps its value.'
+  throw new CommandError(EXIT.usage, message)
+}
+
+function endpointsIn({ webhooks }: Fields): ({ url: string } & Fields)[] {
+  return Array.isArray(webhooks) ? webhooks.filter(isEndpoint) : []
+}
+
+function isEndpoint(value: unknown): value is { url: string } & Fields {
+  return isRecord(value) && typeof value['url'] === 'string'
 }
 
 const collect = severalTimes((text, before: string[] | undefined): string[] => [

@@ -193,7 +193,9 @@ async function show(kind: ManagedKind, one: string, options: ChangeOptions): Pro
 async function create(kind: ManagedKind, one: string, options: FieldOptions): Promise<void> {
   const given = options.from === undefined ? {} : await readObject(options.from)
   // There is nothing yet that `null` could remove.
-  const fields = Object.entries(kind.fieldsOf(options, given)).filter(([, value]) => value !== null)
+  const fields = Object.entries(kind.fieldsOf(options, given, {})).filter(
+    ([, value]) => value !== null,
+  )
   const { ask } = await findAdmin(options)
   const headers = { 'If-None-Match': '*', ...actorHeader(options) }
   const settings = { ...given, ...Object.fromEntries(fields) }
@@ -205,7 +207,7 @@ async function update(kind: ManagedKind, one: string, options: FieldOptions): Pr
   const given = options.from === undefined ? {} : await readObject(options.from)
   const { ask } = await findAdmin(options)
   const { settings, version } = await get(ask, kind, one)
-  const patch = { ...given, ...kind.fieldsOf(options, settings) }
+  const patch = { ...given, ...kind.fieldsOf(options, given, settings) }
   if (Object.keys(patch).length === 0) {
     throw new CommandError(EXIT.usage, 'Say what to change. See --help.')
   }

@@ -179,6 +179,84 @@ describe('destinations', () => {
     ).toBe('The destination acme is deleted.\nMessages deleted with it: 1.\n')
   })
 
+  test('keep the headers of endpoints whose URLs differ in their queries, and the limits of each', async () => {
+    const crm = await endpoint(200)
+    const [first, second] = [`${crm.url}?k=1`, `${crm.url}?k=2`]
+    await ask(one, 'PUT', '/destinations/twins', {
+      sources: ['web'],
+      webhooks: [
+        { url: first, headers: { 'X-Team': 'one' }, concurrency: 7 },
+        { url: second, headers: { 'X-Team': 'two' }, concurrency: 9 },
+      ],
+    })
+    const endpoints = async () =>
+      ((await get('/destinations/twins')).settings as { webhooks: object[] }).webhooks
+    const update = ['destinations', 'update', 'twins']
+    expect(await cli(...update, '--rate-limit', '50')).toMatchObject({ code: 0 })
+    await post(one, [track('m-twins')])
+    await crm.has(2)
+    const sent = crm.received.map(({ path, headers }) => [path, headers['x-team']])
+    expect(sent.sort()).toEqual([
+      ['/hook?k=1', 'one'],
+      ['/hook?k=2', 'two'],
+    ])
+    const rateLimit = { requestsPerSecond: 50 }
+    const limited = [
+      { concurrency: 7, rateLimit },
+      { concurrency: 9, rateLimit },
+    ]
+    expect(await endpoints()).toMatchObject(limited)
+
+    expect(await cli(...update, '-e', second)).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `--endpoint: several endpoints have the URL ${crm.url}, and their queries are hidden, so it is not clear which one stays. Give all endpoints with --from, each with its full URL. A header with the value ••• keeps its value.\n`,
+    })
+    expect(await endpoints()).toMatchObject(limited)
+    const file = join(emptyFolder(), 'second.yaml')
+    writeFileSync(file, `webhooks: [{ url: '${second}', headers: { X-Team: ••• } }]\n`)
+    expect(await cli(...update, '--from', file)).toMatchObject({ code: 0 })
+    await post(one, [track('m-second')])
+    await crm.has(3)
+    expect(crm.received[2]).toMatchObject({ path: '/hook?k=2', headers: { 'x-team': 'two' } })
+    await cli('destinations', 'delete', 'twins', '--yes')
+  })
+
+  test('get the fields of --from, with what the options say of a part of them', async () => {
+    const file = join(emptyFolder(), 'fields.yaml')
+    const [old, kept, next] = ['old', 'kept', 'next'].map((name) => `https://${name}.example.com/`)
+    await ask(one, 'PUT', '/destinations/both', {
+      sources: ['web'],
+      webhooks: [{ url: old }, { url: kept, concurrency: 6 }],
+    })
+    const update = async (...args: string[]) => {
+      expect(await cli('destinations', 'update', 'both', ...args, '--from', file)).toMatchObject({
+        code: 0,
+      })
+      return ((await get('/destinations/both')).settings as { webhooks: object[] }).webhooks
+    }
+    writeFileSync(
+      file,
+      `webhooks: [{ url: '${next}', headers: { X-Team: growth }, concurrency: 5 }]\n`,
+    )
+    const given = { url: next, headers: { 'X-Team': '•••' }, concurrency: 5 }
+    expect(await update('-e', String(next), '-e', String(kept))).toMatchObject([
+      given,
+      { url: kept, concurrency: 6 },
+    ])
+    expect(await update('--rate-limit', '50')).toMatchObject([
+      { ...given, rateLimit: { requestsPerSecond: 50 } },
+    ])
+    await cli('destinations', 'delete', 'both', '--yes')
+
+    writeFileSync(file, 'rateLimit: { callsPerSecond: 1, burst: 50 }\n')
+    await cli('sources', 'create', 'both')
+    await cli('sources', 'update', 'both', '--rate-limit', '7', '--from', file)
+    const rateLimit = { callsPerSecond: 7, burst: 50 }
+    expect((await get('/sources/both')).settings).toMatchObject({ rateLimit })
+    await cli('sources', 'delete', 'both', '--yes')
+  })
+
   test('say every mistake, and what is missing', async () => {
     const wrong = await cli('destinations', 'create', 'x', '-s', 'none', '-e', 'x.example.com')
     expect(wrong).toMatchObject({ code: 2, stdout: '' })
@@ -198,6 +276,12 @@ describe('destinations', () => {
       stderr: expect.stringMatching(
         /writeKey: the environment variable HOOKLINE_TEST_UNSET is not set/,
       ) as string,
+    })
+    writeFileSync(file, '{ "webhooks": ["https://a.example.com/"] }')
+    const limited = ['destinations', 'create', 'x', '--rate-limit', '5', '--from', file]
+    expect(await cli(...limited)).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/webhooks\[0\]: expected an object/) as string,
     })
     writeFileSync(file, Buffer.from('{ "writeKey": "é" }', 'latin1'))
     expect(await cli('sources', 'update', 'y', '--from', file)).toMatchObject({
