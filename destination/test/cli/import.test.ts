@@ -491,6 +491,25 @@ describe('import', { concurrent: true }, () => {
     expect(collector.users).toHaveLength(6)
   })
 
+  test('a file that was corrected and is imported again with --restart keeps its name and its ids', async ({
+    expect,
+  }) => {
+    await using collector = await collect()
+    const folder = folderOf(3, 2)
+    const file = join(folder, 'history.ndjson')
+    const args = ['import', 'history.ndjson', '--to', collector.url]
+    expect(await run([...args, '--name', 'shop-2025'], { folder })).toMatchObject({ code: 1 })
+    const [first, third] = collector.ids
+    const lines = readFileSync(file, 'utf8')
+    writeFileSync(file, lines.replace('{"type":\n', `${JSON.stringify(call(2))}\n`))
+    const refused = await run(args, { folder })
+    expect(refused.code).toBe(2)
+    expect(refused.stderr).toMatch(/is not the file that was imported .* Give --restart/)
+    expect(await run([...args, '--restart'], { folder })).toMatchObject({ code: 0 })
+    expect(collector.ids.slice(2)).toEqual([first, expect.any(String), third])
+    expect(progressOf(folder)).toMatchObject({ name: 'shop-2025' })
+  })
+
   test('a signal that comes after the last line stops it while the collector is away, and the next one continues', async ({
     expect,
   }) => {
@@ -615,13 +634,15 @@ describe('import', { concurrent: true }, () => {
   })
 })
 
-/** A collector that accepts all calls, and keeps their users. */
+/** A collector that accepts all calls, and keeps their users and their ids. */
 async function collect() {
   const users: string[] = []
+  const ids: string[] = []
   const server = createServer((request, response) => {
     void json(request).then((body) => {
-      const { batch } = body as { batch: { userId: string }[] }
+      const { batch } = body as { batch: { userId: string; messageId: string }[] }
       users.push(...batch.map(({ userId }) => userId))
+      ids.push(...batch.map(({ messageId }) => messageId))
       response.end('{"success":true}')
     })
   }).listen(0, '127.0.0.1')
@@ -629,6 +650,7 @@ async function collect() {
   const { port } = server.address() as AddressInfo
   return {
     users,
+    ids,
     url: `http://127.0.0.1:${port}`,
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   }

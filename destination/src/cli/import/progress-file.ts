@@ -45,29 +45,43 @@ export function headOf(file: string, bytes = HEAD_BYTES): string {
 }
 
 /**
- * Reads the progress of an earlier import of a file.
+ * Reads the progress of an earlier import of a file, to continue from there.
  *
  * @returns `undefined` if there was no earlier import.
  * @throws Error if the file is no longer the same file, or the progress cannot be read.
  */
 export function readProgress(path: string, file: string): Progress | undefined {
-  const fix = `Give --restart to import the whole file, or name another progress file with --progress.`
+  const progress = readSaved(path)
+  if (!progress) return undefined
+  const upTo = `imported up to line ${progress.line}`
+  if (headOf(file, Number.parseInt(progress.head, 10)) !== progress.head)
+    throw new Error(`${file} is not the file that was ${upTo}. ${FIX}`)
+  if (statSync(file).size < progress.offset)
+    throw new Error(`${file} is shorter than it was when it was ${upTo}. ${FIX}`)
+  return progress
+}
+
+/**
+ * Reads the progress of an earlier import, whatever has become of its file since.
+ *
+ * @returns `undefined` if there was no earlier import.
+ * @throws Error if the progress cannot be read.
+ */
+export function readSaved(path: string): Progress | undefined {
   let text: string
   try {
     text = readFileSync(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new Error(`Cannot read ${path}: ${(error as Error).message}. ${fix}`)
+    throw new Error(`Cannot read ${path}: ${(error as Error).message}. ${FIX}`)
   }
   const progress = parse(text)
-  if (!isProgress(progress)) throw new Error(`${path} is not a valid progress file. ${fix}`)
-  const upTo = `imported up to line ${progress.line}`
-  if (headOf(file, Number.parseInt(progress.head, 10)) !== progress.head)
-    throw new Error(`${file} is not the file that was ${upTo}. ${fix}`)
-  if (statSync(file).size < progress.offset)
-    throw new Error(`${file} is shorter than it was when it was ${upTo}. ${fix}`)
+  if (!isProgress(progress)) throw new Error(`${path} is not a valid progress file. ${FIX}`)
   return progress
 }
+
+const FIX =
+  'Give --restart to import the whole file, or name another progress file with --progress.'
 
 /** @returns `undefined` if it is no JSON. */
 function parse(text: string): unknown {

@@ -10,6 +10,7 @@ import {
   headOf,
   MAX_REMEMBERED,
   readProgress,
+  readSaved,
   writeProgress,
   type Progress,
 } from './progress-file.js'
@@ -71,11 +72,14 @@ export function nameOf(
   )
 }
 
-/** The progress that `--restart` ignores; `undefined` if there is none, or if it is of another file. */
+/**
+ * The progress that `--restart` ignores; `undefined` if there is none. Its name also counts if the file has changed, because a line
+ * that was refused is corrected in the file.
+ */
 function restarted(file: string, options: ImportOptions): Progress | undefined {
   const path = progressPath(file, options)
   try {
-    return path === undefined ? undefined : readProgress(path, file)
+    return path === undefined ? undefined : readSaved(path)
   } catch {
     return undefined
   }
