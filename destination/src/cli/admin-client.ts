@@ -146,6 +146,9 @@ function unreachable(error: unknown, base: string, file: string | undefined): Co
   return new UnreachableError(text, file)
 }
 
+/** Not `.`, which does not match the line separators of Unicode: JSON may contain them. */
+const EVENT = /^event: ([^\n]+)\ndata: ([^\n]*)$/
+
 /** Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the destination uses it. */
 async function* eventsOf(path: string, request: Request, base: string) {
   const response = await request(path)
@@ -158,7 +161,7 @@ async function* eventsOf(path: string, request: Request, base: string) {
       const blocks = (rest + decoder.decode(chunk, { stream: true })).split('\n\n')
       rest = blocks.pop() ?? ''
       for (const block of blocks) {
-        const [, event, data = ''] = /^event: (.+)\ndata: (.*)$/.exec(block) ?? []
+        const [, event, data = ''] = EVENT.exec(block) ?? []
         if (event !== undefined) yield { event, data: JSON.parse(data) as unknown }
       }
     }

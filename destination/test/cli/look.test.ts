@@ -152,6 +152,15 @@ describe('tail', () => {
     })
   })
 
+  test('prints a call with line separators of Unicode', async () => {
+    const { one } = await serving(204)
+    const tail = startCommand(['tail', '--only', 'calls', '--count', '1', ...where(one.adminUrl)])
+    await tail.printed(/Connected\./)
+    await post(one, [track('m1', { event: 'line\u2028paragraph\u2029end' })])
+    await post(one, [track('m2')])
+    expect((await tail.ended).stdout).toContain('track "line\\u2028paragraph\\u2029end" ')
+  })
+
   test('ends with 3 if the destination ends', async () => {
     const { one } = await serving(204)
     const tail = startCommand(['tail', ...where(one.adminUrl)])
