@@ -98,7 +98,10 @@ export interface Admin {
  * @throws CommandError if neither the options nor the settings have its address.
  */
 export async function findAdmin({ url, token, config }: AdminOptions): Promise<Admin> {
-  const given = token ?? fromEnvironment('HOOKLINE_ADMIN_TOKEN')
+  const given =
+    token === undefined
+      ? checkToken(fromEnvironment('HOOKLINE_ADMIN_TOKEN'), 'HOOKLINE_ADMIN_TOKEN')
+      : checkToken(token, '--token')
   const needed = [
     ...(url === undefined ? (['listen', 'adminListen'] as const) : []),
     ...(given === undefined ? (['adminToken'] as const) : []),
@@ -226,9 +229,20 @@ async function tryLocal(needed: readonly ('listen' | 'adminListen' | 'adminToken
   }
 }
 
+/** Checks here what `fetch` would refuse with an error that shows the token. */
+function checkToken(token: string | undefined, name: string): string | undefined {
+  if (token === undefined || /^[\x21-\x7e]+$/.test(token)) return token
+  const message = `${name} must be ASCII characters without spaces and line breaks, as every adminToken and operatorToken is.`
+  throw new CommandError(EXIT.usage, message)
+}
+
 function checkUrl(url: string): string {
-  if (/^https?:\/\//i.test(url) && URL.canParse(url)) return url.replace(/\/+$/, '')
-  const message = `--url must be a full URL, such as http://127.0.0.1:3300, got ${JSON.stringify(url)}.`
+  const parsed = /^https?:\/\//i.test(url) && URL.canParse(url) ? new URL(url) : undefined
+  if (parsed?.username === '' && parsed.password === '') return url.replace(/\/+$/, '')
+  const got = url.includes('@') ? '' : `, got ${JSON.stringify(url)}` // it may have a password
+  const message = parsed
+    ? '--url must not have a user or a password, because fetch refuses them. Give the token of the destination with --token.'
+    : `--url must be a full URL, such as http://127.0.0.1:3300${got}.`
   throw new CommandError(EXIT.usage, message)
 }
 

@@ -121,6 +121,17 @@ describe('the command line', () => {
       'Expected statuses from 200 to 599, separated by commas, such as 500,500,200.',
     ],
     [['trace', 'm', '--url', 'localhost:3300'], '--url must be a full URL'],
+    ...['http://ops:hunter2@127.0.0.1:1', 'https://ops@127.0.0.1:1'].map(
+      (url): [string[], string] => [
+        ['status', '--url', url],
+        '--url must not have a user or a password, because fetch refuses them.',
+      ],
+    ),
+    [['status', '--url', 'ops:hunter2@a.example.com'], 'such as http://127.0.0.1:3300.\n'],
+    ...['tok€n', 'first-line\nsecond-line', 'two words'].map((token): [string[], string] => [
+      ['status', '--url', 'http://127.0.0.1:1', '--token', token],
+      '--token must be ASCII characters without spaces and line breaks, as every adminToken and operatorToken is.\n',
+    ]),
     [['trace', 'm'], 'The URL of the destination is not known. Give --url'],
     [['tail', '--event', 'E', '--failed'], 'attempts have no event and no user'],
     [['tail', '--only', 'attempts', '--type', 'track'], '--type, --event and --user choose calls'],
@@ -221,6 +232,17 @@ describe('the command line', () => {
     const { code, stdout, stderr } = await runInside(args)
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toContain(message)
+    expect(stderr).not.toMatch(/hunter2|tok€n|second-line|two words/)
+  })
+
+  test('refuses a token in HOOKLINE_ADMIN_TOKEN that no destination has, and does not show it', async () => {
+    const env = { HOOKLINE_ADMIN_TOKEN: 'first-line\nsecond-line' }
+    expect(await run(['status', '--url', 'http://127.0.0.1:1'], { env })).toEqual({
+      code: 2,
+      stdout: '',
+      stderr:
+        'HOOKLINE_ADMIN_TOKEN must be ASCII characters without spaces and line breaks, as every adminToken and operatorToken is.\n',
+    })
   })
 })
 
