@@ -1,4 +1,4 @@
-import { createInterface } from 'node:readline/promises'
+import { createInterface } from 'node:readline'
 import { Option } from 'commander'
 import { CommandError, EXIT } from './command.js'
 
@@ -7,12 +7,22 @@ export function canAsk(json: true | undefined): boolean {
   return !json && process.stdin.isTTY
 }
 
-/** Asks on the terminal. The standard output stays free for results. */
+/**
+ * Asks on the terminal. The standard output stays free for results.
+ *
+ * @returns what was typed; an empty text after Ctrl-C and Ctrl-D.
+ */
 export async function question(text: string): Promise<string> {
   const lines = createInterface({ input: process.stdin, output: process.stderr })
-  const typed = await lines.question(text)
+  const typed = await new Promise<string | undefined>((resolve) => {
+    lines.once('close', () => {
+      resolve(undefined)
+    })
+    lines.question(text, resolve)
+  })
   lines.close()
-  return typed.trim()
+  if (typed === undefined) console.error('') // the cursor is still behind the question
+  return typed?.trim() ?? ''
 }
 
 /** What a command says that was not confirmed. */

@@ -356,6 +356,13 @@ test.runIf(hasTerminal)(
       return running.ended
     }
     await put()
+    for (const [key, character] of [
+      ['C', '\u0003'],
+      ['D', '\u0004'],
+    ] as const) {
+      const ended = await remove(character)
+      expect(ended, `Ctrl-${key}`).toMatch(/Type asked to delete it: \s*Nothing was changed\.\s*$/)
+    }
     expect(await remove('wrong')).toMatch(/asked will get no more calls\..*Nothing was changed\./s)
     await post(one, [track('m-asked')])
     await crm.has(1)
