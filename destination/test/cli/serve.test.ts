@@ -491,6 +491,35 @@ describe.concurrent('serve', () => {
     },
   )
 
+  test.skipIf(process.platform !== 'linux')(
+    'with an address for the operator that cannot be used names this one',
+    { tags: 'long' },
+    async ({ expect }) => {
+      // All addresses of 127.0.0.0/8 are this machine only on Linux.
+      const other = createServer()
+      await new Promise<void>((resolve) => other.listen(0, '127.0.0.2', resolve))
+      const { port } = other.address() as AddressInfo
+      const at = (listen: string, adminListen: string) =>
+        run(['serve'], { folder: folderWith(settings({ listen, adminListen })) })
+      const taken =
+        'another process listens there. Stop it, or set "adminListen" in hookline.config.json to another port.'
+      expect(await at(`127.0.0.1:${port}`, `127.0.0.2:${port}`)).toMatchObject({
+        code: 1,
+        stderr: `Could not listen on 127.0.0.2:${port}: ${taken}\n`,
+      })
+      expect(await at(`127.0.0.2:${port}`, `127.0.0.1:${port}`)).toMatchObject({
+        code: 1,
+        stderr: `Could not listen on 127.0.0.2:${port}: ${taken.replace('adminListen', 'listen')}\n`,
+      })
+      other.close()
+      expect(await at('127.0.0.1:0', 'none.invalid:1')).toMatchObject({
+        code: 1,
+        stderr:
+          'Could not listen on none.invalid:1: there is no such host. Set "adminListen" in hookline.config.json to another address.\n',
+      })
+    },
+  )
+
   test(
     'whose store another one has says so, without a stack',
     { tags: 'long' },

@@ -29,3 +29,23 @@ test.each(['full', 'locked', 'newer', 'unsupported'] as const)(
     expect(explained).toMatchObject({ code, exitCode: 1 })
   },
 )
+
+test.each<[string, string, object, string]>([
+  ['localhost:80', '10.0.0.1:80', { address: '127.0.0.1', port: 80 }, 'listen'],
+  ['10.0.0.1:80', 'localhost:80', { address: '::1', port: 80 }, 'adminListen'],
+  ['10.0.0.1:80', 'localhost:80', { address: '10.0.0.1', port: 80 }, 'listen'],
+  ['localhost:80', 'localhost:81', { address: '127.0.0.1', port: 80 }, 'listen'],
+  ['localhost:80', 'localhost:81', { address: '::1', port: 81 }, 'adminListen'],
+])('with listen %s and adminListen %s, an error at %j names %s', (...given) => {
+  const [listen, adminListen, where, field] = given
+  const read = (text: string) => {
+    const { hostname: host, port } = new URL(`tcp://${text}`)
+    return { host, port: Number(port) }
+  }
+  const settings = { ...settingsFor([]), listen: read(listen), adminListen: read(adminListen) }
+  const error = Object.assign(new Error('in use'), { code: 'EADDRINUSE', syscall: 'listen' }, where)
+  const { message } = explainStart(error, settings, 'hookline.config.json') as Error
+  const address = field === 'listen' ? listen : adminListen
+  expect(message).toContain(`Could not listen on ${address}: `)
+  expect(message).toContain(`set "${field}"`)
+})
