@@ -10,7 +10,7 @@ export const SHOWN_ONCE = 'Keep what was generated: it will not be shown again.'
  * Reads an object of YAML or JSON, and fills in its environment variables. Secrets come from there, or from the standard input, because
  * every user of the machine sees the arguments of a command.
  *
- * @param file - `-` reads the standard input.
+ * @param file - Is read as YAML, of which JSON is a part, unless its name ends in `.json`; `-` reads the standard input.
  * @throws SettingsError with all problems that were found.
  */
 export async function readObject(file: string): Promise<Record<string, unknown>> {
@@ -20,13 +20,23 @@ export async function readObject(file: string): Promise<Record<string, unknown>>
     import('../settings/environment.js'),
   ])
   const shown = file === '-' ? 'The standard input' : shownFile(file)
-  const isYaml = file === '-' ? !/^\s*\{/.test(bytes.toString()) : /\.ya?ml$/i.test(file)
+  const isYaml = !/\.json$/i.test(file) && !isJson(bytes.toString())
   const { value, problems } = expandEnvironment(parseText(bytes, isYaml, shown), process.env)
   if (problems.length > 0) throw new SettingsError('settings_invalid', shown, problems)
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
     return value as Record<string, unknown>
   }
   throw new CommandError(EXIT.usage, `${shown}: expected an object with named fields.`)
+}
+
+/** JSON is YAML too, but the parser of YAML takes seconds for the settings of thousands of destinations. */
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** Settings as YAML or JSON that {@link readObject} reads back, without the last end of line. */

@@ -373,6 +373,26 @@ test.runIf(hasTerminal)(
   },
 )
 
+test.each([
+  ['a name without an extension', 'fields', 'title: Ten Ltd'],
+  ['another extension', 'fields.conf', '# The owner.\ntitle: "Ten Ltd"'],
+  ['YAML with braces', 'fields', '{ title: Ten Ltd }'],
+  ['JSON', 'fields', '{ "title": "Ten Ltd" }'],
+  ['the extension .json', 'fields.JSON', '{ "title": "Ten Ltd" }'],
+])('fields are read as YAML or JSON from a file with %s', async (_what, name, text) => {
+  const file = join(emptyFolder(), name)
+  writeFileSync(file, text)
+  expect(await readObject(file)).toEqual({ title: 'Ten Ltd' })
+})
+
+test('fields of the standard input may be YAML with braces', async () => {
+  const args = ['tenants', 'create', 'ten', '--url', one.adminUrl, '--from', '-']
+  const creating = startProcess(args, { env: { HOOKLINE_ADMIN_TOKEN: ADMIN_TOKEN }, input: '' })
+  creating.end('{ title: Ten Ltd }')
+  expect(await creating.ended).toMatchObject({ code: 0, stdout: 'The tenant ten is created.\n' })
+  expect((await get('/tenants/ten')).settings).toMatchObject({ title: 'Ten Ltd' })
+})
+
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 test('settings that are printed are read back as they were', async () => {
   const file = join(emptyFolder(), 'settings.yaml')
