@@ -282,6 +282,16 @@ describe('import', { concurrent: true }, () => {
     )
   })
 
+  test('refuses a field __proto__ by its name, as any other unknown field', async ({ expect }) => {
+    const folder = emptyFolder()
+    const line =
+      '{"type":"track","userId":"u","event":"E","__proto__":{"properties":{"a":1},"userId":"v"}}'
+    writeFileSync(join(folder, 'a.ndjson'), `${line}\n`)
+    const ended = await run(['import', 'a.ndjson', '--dry-run'], { folder })
+    expect(ended.stderr).toMatch(/^line 1: track\(\) has no field "__proto__"\. .*\n$/)
+    expect(ended.code).toBe(1)
+  })
+
   test('says which numbers of which line JavaScript cannot hold, and imports the line', async ({
     expect,
   }) => {

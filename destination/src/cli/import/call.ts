@@ -39,17 +39,19 @@ export function toCall(
   const known = CALL_TYPES.find((known) => known === named)
   if (!known) return `type: expected one of ${CALL_TYPES.join(', ')}, got ${JSON.stringify(named)}`
 
-  const message: Record<string, unknown> = {}
+  const sent = new Map<string, unknown>()
   for (const [name, value] of Object.entries(fields)) {
     if (BOOKKEEPING.includes(name) || value === null) continue
-    if (!IDS.includes(name) || typeof value !== 'number') message[name] = value
+    if (!IDS.includes(name) || typeof value !== 'number') sent.set(name, value)
     // JSON.parse has already rounded a larger number, so it might be the id of another user.
-    else if (Number.isSafeInteger(value)) message[name] = String(value)
+    else if (Number.isSafeInteger(value)) sent.set(name, String(value))
     else {
       const written = numberIn(marked, name) ?? value
       return `${name}: expected a string or a whole number below 2^53, got ${written}`
     }
   }
+  // An assignment to __proto__ would set the prototype. fromEntries creates a field of that name, which the client refuses.
+  const message: Record<string, unknown> = Object.fromEntries(sent)
   message['timestamp'] ??= fields['originalTimestamp']
   if (message['timestamp'] === undefined) delete message['timestamp']
   message['messageId'] ??= idOf(
