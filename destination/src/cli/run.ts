@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander'
+import { printable } from '../observe/printable.js'
 import { SettingsError } from '../settings/settings-error.js'
 import { version } from '../version.js'
 import { CommandError, EXIT, refuseUnclear, type AddCommand } from './command.js'
@@ -37,7 +38,8 @@ export async function run(
   refuseUnclear(program)
   const print = (code: string, message: string) => {
     if (isJson) console.log(JSON.stringify({ error: { code, message } }))
-    else console.error(message)
+    // It may quote a file or an answer. Its own line breaks stay.
+    else console.error(message.split('\n').map(printable).join('\n'))
   }
   try {
     await program.parseAsync(argv, { from: 'user' })

@@ -292,6 +292,33 @@ describe('import', { concurrent: true }, () => {
     expect(ended.code).toBe(1)
   })
 
+  test('escapes what the file has that could control a terminal or change the order of a text', async ({
+    expect,
+  }) => {
+    const folder = emptyFolder()
+    const [text, shown] = ['\u009b2J\u202e', '\\u009b2J\\u202e']
+    const fields = '"type":"track","userId":"u","event":"E","timestamp":"2020-01-01"'
+    const lines = [
+      `{${fields},"${text}":1}`,
+      `{"type":"${text}"}`,
+      `{${fields},"properties":{"${text}":1e400}}`,
+    ]
+    writeFileSync(join(folder, 'a.ndjson'), lines.join('\n'))
+    writeFileSync(join(folder, 'a.csv'), `event,${text}\n`)
+    const ndjson = await run(['import', 'a.ndjson', '--dry-run'], { folder })
+    expect(ndjson.stderr.replaceAll(shown, 'TEXT')).toMatch(
+      /^line 1: track\(\) has no field "TEXT"\. .*\nline 2: type: .* got "TEXT"\nline 3: properties\["TEXT"\]: .*\n$/,
+    )
+    const csv = await run(['import', 'a.csv', '--dry-run'], { folder })
+    expect(csv.stderr.replaceAll(shown, 'TEXT')).toMatch(
+      /^The import stopped: The column "TEXT" is not a field of a call: .*\nFix this, .*\n$/,
+    )
+    const mapped = ['import', 'a.csv', '--dry-run', '--map', `${text}=`, '--map', 'none=event']
+    expect((await run(mapped, { folder })).stderr).toMatch(
+      /expected one of "event", "\\u009b2J\\u202e"\.\n$/,
+    )
+  })
+
   test('says which numbers of which line JavaScript cannot hold, and imports the line', async ({
     expect,
   }) => {

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { performance } from 'node:perf_hooks'
 import { RejectedError, type Analytics, type AnalyticsOptions } from 'hookline'
+import { printable } from '../../observe/printable.js'
 import { findCollector } from '../collector.js'
 import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
@@ -154,7 +155,7 @@ function printFirst(more: string) {
   let count = 0
   return (line: number, problem: string) => {
     count++
-    if (count <= MAX_PRINTED) printAbove(`line ${line}: ${problem}`)
+    if (count <= MAX_PRINTED) printAbove(`line ${line}: ${printable(problem)}`)
     else if (count === MAX_PRINTED + 1) printAbove(more)
   }
 }
