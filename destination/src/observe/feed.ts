@@ -22,6 +22,9 @@ const SILENCE_S = 15
 const MAX_IN_GROUP = 5
 const MAX_IN_GROUPS = 100
 
+/** The maximum number of listeners of all groups and of the operator. Each of them keeps a connection. */
+export const MAX_STREAMS = MAX_LISTENERS + MAX_IN_GROUPS
+
 /** What a listener may see, and for how long. */
 export interface Viewpoint {
   /** Those with whom it shares room; `undefined` for the operator's. */

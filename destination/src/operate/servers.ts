@@ -1,4 +1,5 @@
 import { createServer, type Server, type ServerLog } from '../http/server.js'
+import { MAX_STREAMS } from '../observe/feed.js'
 import { addReadinessRoutes, type Readiness } from '../observe/readiness.js'
 import type { Settings } from '../settings/settings.js'
 import { isClosed, isKeptLocal } from './access.js'
@@ -15,8 +16,11 @@ export interface Servers {
 const ADMIN_HINT =
   'This is the address for the operator (adminListen). Send calls to the address of the collector (listen).'
 
-/** The operator's browsers and scrapers are few. These come out of the half of the files that is not the collector's. */
-const LIMITS = { maxConnections: 64 }
+/**
+ * The operator's browsers and scrapers are few. The streams are counted apart from them, since those of tenants could take all
+ * connections otherwise. All of these come out of the half of the files that is not the collector's.
+ */
+const LIMITS = { maxConnections: MAX_STREAMS + 64 }
 
 const CLOSED =
   'the page, /metrics and the admin API are closed: set adminToken, or set adminListen to a loopback address'

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { RunningDestination } from '../../../src/destination.js'
 import type { PortalLink } from '../../../src/model/answers.js'
 import { signGuest } from '../../../src/operate/portal/token.js'
@@ -155,6 +155,32 @@ test('a stream whose client leaves while its token is checked keeps no room', as
       return status
     })
     .toBe(200)
+})
+
+test('streams of tenants leave connections for the operator, whose address has fewer than that of the collector', async () => {
+  const tenants = Array.from({ length: 20 }, (_, index) => ({
+    ...{ name: `tenant-${index}`, portal: { editUrls: false } },
+  }))
+  const adminListen = { host: '127.0.0.1', port: 0 }
+  const one = await start(settingsFor([], { adminListen, tenants }))
+  const left = new AbortController()
+  onTestFinished(() => {
+    left.abort()
+  })
+  for (const { name } of tenants) {
+    const { body } = await askAdmin(one, 'POST', `/tenants/${name}/link`, {})
+    const headers = { Authorization: `Bearer ${String(body.token)}` }
+    for (let n = 0; n < 5; n++) {
+      const of = { headers, signal: left.signal }
+      expect((await fetch(`${one.adminUrl}/v1/portal/stream`, of)).status).toBe(200)
+    }
+  }
+  expect((await askAdmin(one, 'GET', '/status')).status).toBe(200)
+  const connections = Array.from({ length: 20 }, async () => {
+    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+    return (await fetch(`${one.adminUrl}/v1/admin/stream`, { headers, signal: left.signal })).status
+  })
+  expect(await Promise.all(connections)).toEqual(Array(20).fill(200))
 })
 
 describe('a tenant', () => {
