@@ -2,6 +2,7 @@ import { StoreError } from '../store/store-error.js'
 import type { Follower } from '../store/follower.js'
 import type { MaintainPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 import type { Stats } from '../model/delivery.js'
+import { LONGEST_HISTORY_MS } from '../model/history.js'
 import type { Destination } from '../settings/settings.js'
 import type { Problem } from '../settings/problem.js'
 
@@ -142,8 +143,9 @@ export class Owners {
   }
 
   /**
-   * What must be written because names are free again: no destination has had them for the retention, and the store has no message
-   * that waits for them and no dead letter. No name is free while a server of the store is away, because it may have some.
+   * What must be written because names are free again: no destination has had them for the retention and for as long as charts
+   * show what happened, and the store has no message that waits for them and no dead letter. No name is free while a server of
+   * the store is away, because it may have some.
    *
    * @param destinations - Those that there are. Another process may have said that their names are unused, because it had other settings.
    */
@@ -153,7 +155,7 @@ export class Owners {
     store: Pick<MaintainPort, 'completeStats'>,
   ): Promise<RecordChange[]> {
     const used = new Set(destinations.map(({ name }) => name))
-    const since = this.#now() - retentionMs
+    const since = this.#now() - Math.max(retentionMs, LONGEST_HISTORY_MS)
     const old = Array.from(this.#known).filter(
       ([name, { unusedSince = Infinity }]) => unusedSince < since && !used.has(name),
     )

@@ -36,5 +36,10 @@ export type HistorySpan = keyof typeof HISTORIES
 
 export const HISTORY_SPANS = Object.keys(HISTORIES) as HistorySpan[]
 
+/** For how long charts show what happened at an endpoint, in ms. */
+export const LONGEST_HISTORY_MS = Math.max(
+  ...Object.values(HISTORIES).map(({ bucketMs, buckets }) => bucketMs * buckets),
+)
+
 /** The states of breakers, from the best to the worst. */
 export const BREAKER_STATES: readonly BreakerState[] = ['closed', 'half-open', 'open']

@@ -6,6 +6,8 @@ import { Manager } from '../../src/manage/manager.js'
 import { Owners } from '../../src/manage/owners.js'
 import type { RunningDestination } from '../../src/destination.js'
 import type { Stats } from '../../src/model/delivery.js'
+import { HISTORY_SPANS } from '../../src/model/history.js'
+import { Past } from '../../src/operate/past.js'
 import { Follower } from '../../src/store/follower.js'
 import { openStore } from '../../src/store/open.js'
 import { StoreError } from '../../src/store/store-error.js'
@@ -118,6 +120,23 @@ async function deletedWithMessage(running: RunningDestination): Promise<void> {
     status: 200,
     body: { waiting: 1 },
   })
+}
+
+const DAY = 86_400_000
+
+/** Makes the time for which names were not used longer, in a store that no process has open. */
+async function letPass(ms: number, { store: place }: Settings): Promise<void> {
+  const store = await openStore(place)
+  const { records } = await store.records(0, 100)
+  const changes = records.flatMap(({ kind, name, version, body }): RecordChange[] => {
+    const stored = JSON.parse(body ?? '{}') as { unusedSince?: number }
+    if (kind !== 'owner' || stored.unusedSince === undefined) return []
+    const earlier = { ...stored, unusedSince: stored.unusedSince - ms }
+    return [{ kind, name, version, body: JSON.stringify(earlier) }]
+  })
+  expect(changes).not.toEqual([])
+  await store.writeRecords(changes)
+  await store.close()
 }
 
 const ofBen = { tenant: 'ben', sources: ['of-ben'], webhooks: [{ url: 'http://127.0.0.1:9/' }] }
@@ -246,7 +265,8 @@ describe('a name', () => {
     await ask(first, 'PUT', '/destinations/hook', { ...ofBen, tenant: 'ann', sources: ['of-ann'] })
     await ask(first, 'DELETE', '/destinations/hook')
     await first.close()
-    // Each start begins with a sweep. One sees that nothing has the name, and a later one that this has been so for long.
+    await letPass(8 * DAY, settings)
+    // Each start begins with a sweep.
     await expect
       .poll(async () => {
         const running = await start(settings)
@@ -264,6 +284,7 @@ describe('a name', () => {
     await ask(first, 'POST', '/destinations/hook/pause', { reason: 'test' })
     await ask(first, 'DELETE', '/destinations/hook?waiting=keep')
     await first.close()
+    await letPass(8 * DAY, settings)
     await expect
       .poll(async () => {
         const running = await start(settings)
@@ -290,13 +311,13 @@ describe('a name', () => {
     let stats = [{ ...NONE, destination: 'hook', dead: 1 }]
     const store = { completeStats: () => Promise.resolve(stats) }
     const free = async () => {
-      const changes = [...owners.unused([], stats), ...(await owners.free([], 60_000, store))]
+      const changes = [...owners.unused([], stats), ...(await owners.free([], 8 * DAY, store))]
       take(changes)
       return changes.map(({ body }) => body === undefined)
     }
     expect(await free()).toEqual([false]) // it is noted that no destination has it
     expect(await free()).toEqual([])
-    time += 60_001
+    time += 8 * DAY + 1
     expect(await free()).toEqual([])
     stats = []
     time -= 1
@@ -314,7 +335,7 @@ describe('a name', () => {
       unused.map((change) => ({ ...change, version: 1 })),
       false,
     )
-    time += 60_001
+    time += 8 * DAY
     const freeIf = (completeStats: () => Promise<Stats[]>) =>
       owners.free([], 60_000, { completeStats })
     const away = new StoreError('failed', 'away', { isUnreachable: true, server: 'b' })
@@ -322,6 +343,28 @@ describe('a name', () => {
     const broken = new StoreError('failed', 'no such table', { server: 'b' })
     await expect(freeIf(() => Promise.reject(broken))).rejects.toBe(broken)
     expect(await freeIf(() => Promise.resolve([]))).toMatchObject([{ name: 'hook', version: 1 }])
+  })
+
+  test('is not free while charts show what happened at its endpoints, however short the retention is', async () => {
+    let time = 1_700_000_000_000
+    const store = await openStore(settingsWith().store, { now: () => time })
+    onTestFinished(() => store.close())
+    const url = 'https://ann.example.com/'
+    const counts = { delivered: 37, failed: 0, busy: 0, breaker: 'closed' as const, bins: [] }
+    await store.addHistory([{ destination: 'hook', url, ...counts }])
+    const owners = new Owners(() => time)
+    const unused = owners.unused([], [{ ...NONE, destination: 'hook' }])
+    owners.take(
+      unused.map((change) => ({ ...change, version: 1 })),
+      false,
+    )
+    const end = time + 9 * DAY
+    while (time < end && (await owners.free([], 60_000, store)).length === 0) time += DAY / 24
+    expect(time).toBeLessThan(end)
+    for (const span of HISTORY_SPANS) {
+      const shown = await new Past(store, { saveIfSmall: () => Promise.resolve() }).read(span)
+      expect([span, shown.get('hook')]).toEqual([span, undefined])
+    }
   })
 
   test('of a destination stays in use, and paused, though a process with former settings says that nothing has it', async () => {
@@ -349,7 +392,7 @@ describe('a name', () => {
 
     // It ends a sweep, and is then stopped.
     await former.manager.freeNames(60_000)
-    time += 60_001
+    time += 8 * DAY
     await present.manager.freeNames(60_000)
     await present.manager.freeNames(60_000)
     expect(present.pauses.of('hook')).toMatchObject({ reason: 'not yet' })
