@@ -310,12 +310,7 @@ export class Monitor {
     const { store, pauses, settings } = this.#parts
     const { pauseAfterMs } = alerts
     if (pauseAfterMs === undefined || failingMs < pauseAfterMs || pauses.of(name)) return
-    const destination = settings().destinations.find((one) => one.name === name)
-    if (!destination) return
-    const sinces = destination.webhooks.map(({ url }) =>
-      Math.max(this.#streaks.get(keyOf(name, url))?.body.since ?? Infinity, pauses.resumedAt(name)),
-    )
-    const latest = Math.max(...sinces)
+    const latest = this.#allFailSince(name)
     if (this.#now - latest < pauseAfterMs) return
     const version = pauses.versionOf(name)
     const since = this.#shown(latest)
@@ -327,9 +322,9 @@ export class Monitor {
     const properties = { reason, since, waiting, keptUntil }
     const key = [Math.round(latest)]
     const alert: Alert = { name: 'Destination Paused', destination: name, properties, key }
-    // Another worker may have paused it a moment ago, and somebody may have resumed it already.
+    // Another worker may have paused it a moment ago, and somebody may have resumed it already. An endpoint may have succeeded.
     await pauses.catchUp()
-    if (pauses.versionOf(name) !== version) return
+    if (pauses.versionOf(name) !== version || this.#allFailSince(name) !== latest) return
     const untold = changeOf(UNTOLD_PAUSE, name, undefined, { alert, at: store.clock.wall() })
     const actor = { by: 'alerts', from: null }
     try {
@@ -338,6 +333,20 @@ export class Monitor {
       // If only the answer was lost, it is paused.
       await this.#follower.catchUp()
     }
+  }
+
+  /** Since when all endpoints of a destination fail; `Infinity` if one of them does not. */
+  #allFailSince(name: string): number {
+    const { pauses, settings } = this.#parts
+    const { webhooks = [] } = settings().destinations.find((one) => one.name === name) ?? {}
+    const sinces = webhooks.map(({ url }) => {
+      const key = keyOf(name, url)
+      const since = this.#streaks.get(key)?.body.since ?? Infinity
+      // A success ends the streak only once this endpoint is judged, which may be after the one that fails.
+      const { lastSuccessAt } = this.#watched.get(key)?.seen ?? UNSEEN
+      return lastSuccessAt >= since ? Infinity : Math.max(since, pauses.resumedAt(name))
+    })
+    return sinces.length === 0 ? Infinity : Math.max(...sinces)
   }
 
   /**

@@ -1,68 +1,7 @@
 // What fails is only known while somebody watches. The clock is the test's, so that days pass in a moment.
-import { expect, onTestFinished, test } from 'vitest'
-import { Monitor } from '../../src/alert/monitor.js'
-import type { EndpointOutcome } from '../../src/deliver/decide.js'
-import { Pauses } from '../../src/deliver/pauses.js'
+import { expect, test } from 'vitest'
 import type { Settings } from '../../src/settings/settings.js'
-import { openStore } from '../../src/store/open.js'
-import { destination, settingsFor } from '../run.js'
-
-const HOUR = 3_600_000
-const DAY = 24 * HOUR
-const URL = 'https://a.example.com/'
-
-const OPS = destination([{ url: `${URL}ops` }], { name: 'ops' })
-const alerts = { destination: 'ops', afterMs: [HOUR, 5 * DAY], pauseAfterMs: 5 * DAY }
-const watched = {
-  destinations: [destination([{ url: URL }]), OPS],
-  alerts,
-  retentionMs: 7 * DAY,
-} as unknown as Settings
-
-async function world() {
-  const clock = { time: 1_700_000_000_000 }
-  const store = await openStore(settingsFor([]).store, { now: () => clock.time })
-  const pauses = await Pauses.open(store)
-  const given: string[] = []
-  let settings = watched
-  const monitor = await Monitor.open({
-    store,
-    pauses,
-    settings: () => settings,
-    enqueue: () => Promise.resolve([]),
-    events: {
-      alerted: ({ name }) => given.push(name),
-      alertFailed: (error) => given.push(String(error)),
-      followFailed: (error) => given.push(String(error)),
-    },
-  })
-  onTestFinished(async () => {
-    await monitor.stop()
-    await store.close()
-  })
-  const tell = (outcome: object) => {
-    const all = { ms: 1, response: '', ...outcome }
-    monitor.attempted({ destination: 'crm' }, [{ url: URL, outcome: all } as EndpointOutcome])
-  }
-  return {
-    given,
-    pauses,
-    fail: () => {
-      tell({ verdict: 'retry', code: 'server_error', status: 503, error: 'no' })
-    },
-    succeed: () => {
-      tell({ verdict: 'delivered', code: 'delivered', status: 200 })
-    },
-    use: (changes: Partial<Settings>) => {
-      settings = { ...watched, ...changes }
-      monitor.keep()
-    },
-    pass: async (ms: number) => {
-      clock.time += ms
-      await monitor.tick()
-    },
-  }
-}
+import { alerts, HOUR, OPS, world } from './world.js'
 
 test.each<[string, Partial<Settings>]>([
   ['no alerts', { alerts: undefined }],
