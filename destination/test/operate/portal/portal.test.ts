@@ -169,7 +169,8 @@ test('streams of tenants leave connections for the operator, whose address has f
   })
   for (const { name } of tenants) {
     const { body } = await askAdmin(one, 'POST', `/tenants/${name}/link`, {})
-    const headers = { Authorization: `Bearer ${String(body.token)}` }
+    const { token } = body as unknown as PortalLink
+    const headers = { Authorization: `Bearer ${token}` }
     for (let n = 0; n < 5; n++) {
       const of = { headers, signal: left.signal }
       expect((await fetch(`${one.adminUrl}/v1/portal/stream`, of)).status).toBe(200)
