@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
-import { pipeline, type Readable } from 'node:stream'
+import { finished } from 'node:stream'
 import { createGunzip } from 'node:zlib'
+import { textOf } from '../http/json-body.js'
 import { readBody } from '../http/read-body.js'
 import { Refusal, show } from '../http/refusal.js'
 
@@ -102,7 +103,7 @@ const AS_LINES =
 async function* readList(request: IncomingMessage): AsyncGenerator {
   const bytes = await readBody(request, MAX_LIST_BYTES)
   if (!isUtf8(bytes)) throw invalid('The body must be in UTF-8.')
-  const list = parse(bytes.toString(), `The body must be a JSON array of user ids. ${AS_LINES}`)
+  const list = parse(textOf(bytes), `The body must be a JSON array of user ids. ${AS_LINES}`)
   if (!Array.isArray(list)) {
     throw invalid(`The body must be a JSON array of user ids; got ${show(list)}. ${AS_LINES}`)
   }
@@ -110,7 +111,6 @@ async function* readList(request: IncomingMessage): AsyncGenerator {
 }
 
 async function* readLines(request: IncomingMessage): AsyncGenerator {
-  const stream = decompressed(request)
   const decoder = new TextDecoder('utf-8', { fatal: true })
   let rest = ''
   let line = 0
@@ -127,7 +127,7 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
     return text.trim() === '' ? undefined : [parse(text, problem)]
   }
   try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
+    for await (const chunk of decompressed(request)) {
       const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n')
       rest = lines.pop() ?? ''
       for (const text of lines) yield* take(text) ?? []
@@ -149,12 +149,29 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
   yield* take(rest) ?? []
 }
 
-function decompressed(request: IncomingMessage): Readable {
+/**
+ * The bytes of a body. If its reader stops early, as for an invalid member, the request is not destroyed: the rest of its body has to
+ * be read, so that it is not taken for the next request of the connection.
+ */
+async function* decompressed(request: IncomingMessage): AsyncGenerator<Buffer> {
   const encoding = request.headers['content-encoding'] ?? 'identity'
-  if (encoding === 'identity') return request
-  if (encoding === 'gzip') return pipeline(request, createGunzip(), () => undefined)
-  const message = `The body must be uncompressed or gzip; its Content-Encoding is ${encoding}.`
-  throw new Refusal(415, 'unsupported_encoding', message, { 'Accept-Encoding': 'gzip' })
+  if (encoding === 'identity') {
+    yield* request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
+  } else if (encoding === 'gzip') {
+    const gunzip = createGunzip()
+    finished(request, { writable: false }, (error) => {
+      if (error) gunzip.destroy(error)
+    })
+    request.pipe(gunzip)
+    try {
+      yield* gunzip as AsyncIterable<Buffer>
+    } finally {
+      request.unpipe(gunzip)
+    }
+  } else {
+    const message = `The body must be uncompressed or gzip; its Content-Encoding is ${encoding}.`
+    throw new Refusal(415, 'unsupported_encoding', message, { 'Accept-Encoding': 'gzip' })
+  }
 }
 
 function parse(text: string, problem: string): unknown {

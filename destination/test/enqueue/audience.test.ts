@@ -1,7 +1,9 @@
 import { once } from 'node:events'
+import { Agent, request, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
+import { json } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
 import { createServer } from '../../src/http/server.js'
 import { addActRoutes } from '../../src/operate/act-routes.js'
@@ -135,6 +137,14 @@ describe('an audience', () => {
     ).toEqual(['2', 'u1', 'ü 3'])
   })
 
+  test('may come as JSON with a byte order mark', async () => {
+    const running = await start(settingsFor([]))
+    expect(await put(running, 'a', `\uFEFF${list('u1')}`, { count: 1 })).toMatchObject([
+      200,
+      { listed: 1 },
+    ])
+  })
+
   test.each<[string, BodyInit, string, number, string, RegExp]>([
     ...['u1,u2', '"u1"\n{"end":1}'].map(
       (text): [string, BodyInit, string, number, string, RegExp] => [
@@ -219,16 +229,19 @@ describe('an audience', () => {
     expect(await put(running, 'a', list('u0', 'u1'))).toMatchObject([200, { left: 0 }])
   })
 
-  test('whose list is cut off lets nobody go', async () => {
+  test.each([
+    ['identity', Buffer.from('"u1"\n"u2"\n')],
+    ['gzip', gzipSync('"u1"\n"u2"\n').subarray(0, -4)],
+  ])('whose list in %s is cut off lets nobody go', async (encoding, bytes) => {
     const running = await start(settingsFor([destination([await endpoint()])]))
     await put(running, 'a', list('u0'))
     const { hostname, port } = new URL(running.adminUrl)
     const socket = connect(Number(port), hostname)
     socket.write(
       `PUT /v1/audiences/a?count=3 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
-        `Content-Type: ${NDJSON}\r\nContent-Length: 100\r\n\r\n"u1"\n"u2"\n`,
+        `Content-Type: ${NDJSON}\r\nContent-Encoding: ${encoding}\r\nContent-Length: 100\r\n\r\n`,
     )
-    socket.end()
+    socket.end(bytes)
     socket.resume()
     await once(socket, 'close')
     expect(await put(running, 'a', list('u0', 'u1', 'u2'))).toMatchObject([200, { left: 0 }])
@@ -497,6 +510,44 @@ describe('an audience', () => {
     expect(await first).toMatchObject([409, { code: 'audience_superseded' }])
   })
 })
+
+/** Lines of which the sixth is not JSON, or all are; larger than what a connection holds. */
+const longList = (isValid: boolean) =>
+  Array.from({ length: 20_000 }, (_, i) =>
+    i === 5 && !isValid ? '{bad\n' : `"user-${i}-${Math.random()}"\n`,
+  ).join('')
+
+test.each([
+  ['a bad line', longList(false), undefined, [400, 'invalid_members']],
+  ['a bad line, in gzip', gzipSync(longList(false)), 'gzip', [400, 'invalid_members']],
+  ['a list that is not gzip', longList(true), 'gzip', [400, 'invalid_gzip']],
+  ['an unknown encoding', longList(true), 'br', [415, 'unsupported_encoding']],
+])(
+  '%s does not hold up the next request of its connection',
+  async (_, body, encoding, expected) => {
+    const running = await start(settingsFor([]))
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    onTestFinished(() => {
+      agent.destroy()
+    })
+    const send = async (method: string, path: string, given: string | Buffer = '') => {
+      const headers = {
+        ...{ Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': NDJSON },
+        ...{ 'Content-Length': Buffer.byteLength(given) },
+        ...(method === 'PUT' && encoding !== undefined && { 'Content-Encoding': encoding }),
+      }
+      const sent = request(`${running.adminUrl}${path}`, { method, agent, headers })
+      sent.end(given)
+      const [response] = (await once(sent, 'response')) as [IncomingMessage]
+      const { code } = (await json(response)) as { code?: string }
+      return { status: response.statusCode, code, isReused: sent.reusedSocket }
+    }
+    const refused = await send('PUT', '/v1/audiences/a?count=20000', body)
+    expect([refused.status, refused.code]).toEqual(expected)
+    // The error of a body that stays in the connection comes after 30 s.
+    expect(await send('GET', '/v1/admin/status')).toMatchObject({ status: 200, isReused: true })
+  },
+)
 
 test('a list may take longer than other requests, as long as it comes', async () => {
   const nothing = () => undefined
