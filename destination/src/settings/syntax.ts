@@ -86,7 +86,9 @@ function checkYaml(text: string) {
   const [document = parseDocument(text, options), second] = [
     ...parseAllDocuments(text, options),
   ].filter(hasContent)
-  const faults = document.errors.map(({ code, message, pos }): SyntaxFault => {
+  // The parser ignores a tag that it does not know, and `!env NAME` would be the text NAME.
+  const tags = document.warnings.filter(({ code }) => code === 'TAG_RESOLVE_FAILED')
+  const faults = [...document.errors, ...tags].map(({ code, message, pos }): SyntaxFault => {
     const { line, col: column } = lineCounter.linePos(pos[0])
     // After a colon, the message may quote the file, and the quoted text may be a secret.
     const [said = ''] = message.split(': ')
@@ -107,9 +109,11 @@ function hasContent({ contents, errors }: Document): boolean {
 
 const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
 
-/** The messages for errors of the parser whose own message is meant for programmers. */
+/** The messages for errors of the parser whose own message is meant for programmers, or quotes the file. */
 const OWN_MESSAGES: Partial<Record<ErrorCode, string>> = {
   DUPLICATE_KEY: REPEATED,
+  TAG_RESOLVE_FAILED:
+    'the tag (!name) of this value cannot be used. Remove it. Write ${NAME} for an environment variable, and put a text that begins with ! in quotes.',
 }
 
 /** Finds the fields that an object has twice. JSON.parse does not report them. The text must be valid JSON. */

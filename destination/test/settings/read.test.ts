@@ -220,11 +220,29 @@ test.each([
   ['a: &hush\n  b: *hush', 'line 2, column 6'],
   ['a: &hush\n  <<: *hush', 'line 2, column 7'],
   ['a: &hush [1, &b [2, *hush]]', 'line 1, column 21'],
+  ['a: !hush', 'line 1, column 4'],
+  ['a:\n  - !secret hush', 'line 2, column 5'],
+  ['a: !<tag:example.com,2026:hush> 1', 'line 1, column 4'],
+  ['a: !!int hush', 'line 1, column 4'],
 ])('the fault of the YAML %j is found, and nothing of the file repeated', (text, path) => {
   const error = refusal(() => readSettings(write(text, 'a.yaml'), {}))
   expect(error.code).toBe('settings_syntax')
   expect(error.problems.map((problem) => problem.path)).toEqual([path])
   expect(error.message).not.toContain('hush')
+})
+
+test('a tag in YAML is refused, because the name of the variable behind it would become the secret', () => {
+  const text = YAML.replace('"${WEB_KEY}"', '!env WEB_KEY')
+  const { problems } = refusal(() => readSettings(write(text, 'a.yaml'), { WEB_KEY: 'wk1' }))
+  expect(problems).toEqual([
+    {
+      path: 'line 4, column 28',
+      message:
+        'the tag (!name) of this value cannot be used. Remove it. Write ${NAME} for an environment variable, and put a text that begins with ! in quotes.',
+    },
+  ])
+  const known = YAML.replace('"${WEB_KEY}"', '!!str 12345')
+  expect(readSettings(write(known, 'a.yaml'), {}).sources).toMatchObject([{ writeKey: '12345' }])
 })
 
 test('an alias in YAML may refer to any value that has ended', () => {
