@@ -140,6 +140,13 @@ export class Managed {
     return this.#unusable.get(keyOf({ kind, name }))?.why
   }
 
+  /** What the store has and this process does not use as the store has it, with the reasons. */
+  *unusable(): Generator<Unusable> {
+    for (const { record, why: message } of this.#unusable.values()) {
+      yield { kind: record.kind as Kind, name: record.name, message }
+    }
+  }
+
   /**
    * Uses another version of the file, and with it the records that could not be used before.
    *

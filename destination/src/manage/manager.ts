@@ -313,6 +313,7 @@ export class Manager {
       const before = managed.versions()
       if (match !== undefined && match !== revisionOf(before)) throw wrongRevision()
       const { wishes, problems } = await wishesFor(wanted, prune, managed)
+      checkUsable(wishes, prune ? wanted : {}, managed)
       const all = await this.#plan(wishes, problems)
       const plan = all.filter(({ isSame }) => !isSame)
       const waiting = await this.#waitingIn(plan, choice)
@@ -682,6 +683,19 @@ function misspelledNulls(kind: Kind, patch: Fields): Fields {
   return Object.fromEntries(
     all.filter(([name, value]) => value === null && !FIELDS[kind].includes(name)),
   )
+}
+
+/**
+ * @param pruned - The lists that the store is to have nothing besides.
+ * @throws Refusal if a wish is about something that this process does not use as the store has it.
+ */
+function checkUsable(wishes: readonly Wish[], pruned: Fields, managed: Managed): void {
+  const names = new Set(wishes.map(({ kind, name }) => `${kind} ${name}`))
+  for (const { kind, name, message } of managed.unusable()) {
+    if (names.has(`${kind} ${name}`) || pruned[`${kind}s`] !== undefined) {
+      throw unusableHere(kind, name, message)
+    }
+  }
 }
 
 function checkMatch({ kind, name, condition: { match } }: Order, before: Entry | undefined): void {

@@ -1,11 +1,14 @@
 // @module-tag long
 // What a change must not break: requests under way, other processes, memory, and what nobody asked to change.
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { Pauses } from '../../src/deliver/pauses.js'
 import { Managed } from '../../src/manage/managed.js'
+import { Manager } from '../../src/manage/manager.js'
 import type { AuditEntry } from '../../src/model/answers.js'
 import type { Log } from '../../src/observe/log.js'
 import { openStore } from '../../src/store/open.js'
-import type { Settings } from '../../src/settings/settings.js'
+import { Follower } from '../../src/store/follower.js'
+import type { Settings, Source } from '../../src/settings/settings.js'
 import { endpoint, post, settingsFor, silent, start, track } from '../run.js'
 import { ask, SETTINGS_KEY } from './api.js'
 
@@ -122,6 +125,42 @@ test('a destination is not used by a process whose file lacks its source, until 
   expect(await managed.useFile(whole)).toMatchObject({ unusable: [] })
   expect(managed.get('destination', 'crm')).toMatchObject({ sources: ['web', 'app'] })
   expect(managed.whyUnusable('destination', 'crm')).toBeUndefined()
+})
+
+test('settings are not applied to what this process does not use as the store has it, also in a dry run', async () => {
+  const [app, web] = ['app', 'web'].map((name) => ({ name, writeKey: name })) as [Source, Source]
+  const settings = managedSettings()
+  const store = await openStore(settings.store)
+  onTestFinished(() => store.close())
+  const processWith = async (source: Source) => {
+    const managed = await Managed.open({ ...settings, sources: [source] }, store.clock.now)
+    const follower = new Follower(store, async (...changes) => {
+      await managed.take(...changes)
+    })
+    return new Manager({ store, managed, follower, pauses: await Pauses.open(store) })
+  }
+  const by = { actor: { by: null, from: null }, check: () => Promise.resolve() }
+  const webhooks = [{ url: 'https://crm.example.com/' }]
+  const former = await processWith(web)
+  const order = { kind: 'destination', name: 'crm', condition: {}, ...by } as const
+  await former.put(order, { sources: ['web'], webhooks })
+  const other = await processWith(app)
+  const rest = { match: undefined, waiting: undefined, ...by }
+  const unusable = {
+    ...{ status: 409, code: 'unusable_here' },
+    message: expect.stringContaining('the source "web"') as string,
+  }
+  const same = { destinations: [{ name: 'crm', sources: ['app'], webhooks }] }
+  for (const dryRun of [true, false]) {
+    const apply = (wanted: object, prune = false) =>
+      other.apply({ wanted: { ...wanted }, prune, dryRun, ...rest })
+    await expect(apply(same)).rejects.toMatchObject(unusable)
+    await expect(apply({ destinations: [] }, true)).rejects.toMatchObject(unusable)
+    // What concerns others only is applied.
+    expect(await apply({ sources: [], destinations: [] })).toMatchObject({ same: 0 })
+    expect(await apply({ sources: [] }, true)).toMatchObject({ same: 0 })
+  }
+  expect(former.get('destination', 'crm')).toMatchObject({ settings: { sources: ['web'] } })
 })
 
 describe('a destination that is deleted', () => {
