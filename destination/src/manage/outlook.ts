@@ -59,6 +59,8 @@ export class Outlook {
   }
   /** The source that will have a write key, of those with a wish. */
   readonly #writeKeys = new Map<string, string>()
+  /** The names of a kind, once a message has needed them. */
+  readonly #namesByKind = new Map<Kind, readonly string[]>()
   #takers: ReadonlyMap<string, Destination> | undefined
 
   constructor(managed: Managed, wishes: readonly Wish[]) {
@@ -122,10 +124,14 @@ export class Outlook {
   }
 
   /** The names of all that there will be of a kind. */
-  #names(kind: Kind): Iterable<string> {
+  #names(kind: Kind): readonly string[] {
+    const known = this.#namesByKind.get(kind)
+    if (known) return known
     const present = this.#managed.settings()[`${kind}s`].map(({ name }) => name)
-    const names = new Set([...present, ...this.#next[kind].keys()])
-    return Array.from(names).filter((name) => !this.#isDeleted(kind, name))
+    const all = new Set([...present, ...this.#next[kind].keys()])
+    const names = Array.from(all).filter((name) => !this.#isDeleted(kind, name))
+    this.#namesByKind.set(kind, names)
+    return names
   }
 
   /**
@@ -182,7 +188,7 @@ export class Outlook {
     const lookUp = (of: Kind) => ({
       has: (one: string) => this.#get(of, one) !== undefined,
       get: (one: string) => this.#get(of, one)?.tenant,
-      keys: () => this.#names(of)[Symbol.iterator]() as MapIterator<string>,
+      keys: () => this.#names(of)[Symbol.iterator](),
     })
     return [
       ...checkTenantOf([], raw, lookUp('tenant')),

@@ -107,11 +107,12 @@ export function checkSourcesOf(
 ): BrokenRelation[] {
   const tenant = get(destination, 'tenant')
   const takesAny = typeof tenant !== 'string'
+  let which: string | undefined // there may be thousands of sources, and thousands of unknown ones
   return entriesOf(destination, 'sources', path)
     .filter(isText)
     .flatMap(([path, source]): BrokenRelation[] => {
       if (!known.has(source)) {
-        const which = listedAs([...known.keys()])
+        which ??= listedAs([...known.keys()])
         return [{ path, message: `expected the name of one of the sources${which}, got {got}.` }]
       }
       const owner = known.get(source)
