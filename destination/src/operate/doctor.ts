@@ -238,7 +238,20 @@ async function* exchange(
     yield { step: 'signature', state: 'failed', found, fix: FIXES.unchecked, ms: wrong.ms }
     return
   }
-  const found = `The endpoint accepts ${signature} and refuses a wrong signature (${wrong.status ?? wrong.code}).`
+  // An endpoint that is too slow or too busy refuses nothing, and a redirect or a 5xx may have any reason.
+  if (wrong.code !== 'client_error') {
+    const found = `The endpoint accepts ${signature}. It is not known whether it refuses a wrong signature: ${wrong.error ?? wrong.code}`
+    yield {
+      step: 'signature',
+      state: 'skipped',
+      found,
+      code: wrong.code,
+      fix: FIXES.unknown,
+      ms: wrong.ms,
+    }
+    return
+  }
+  const found = `The endpoint accepts ${signature} and refuses a wrong signature (${wrong.status}).`
   yield { step: 'signature', state: 'ok', found, ms: wrong.ms }
 }
 

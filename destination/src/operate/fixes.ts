@@ -19,6 +19,7 @@ export const FIXES = {
     'The endpoint must answer with a 2xx status when it accepts a message. Its own log may give the reason.',
   unchecked:
     'The endpoint accepts messages from anybody. Verify the signature in the receiver, for example X-Signature with verifyWebhook from hookline/webhook.',
+  unknown: 'Run this again. The receiver should answer a wrong signature with 401.',
   slow: 'Answer with a 2xx status as soon as the message is stored, and process it afterwards.',
   late: 'The network, or a proxy in front of the endpoint, may be slow. Check the time limits of both for a request.',
   throttled:

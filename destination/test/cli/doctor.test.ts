@@ -123,6 +123,22 @@ describe('doctor', () => {
     expect(code).toBe(1)
   })
 
+  test.each<[string, Answer]>([
+    ['429', 429],
+    ['503', 503],
+    ['connection_reset', (response) => response.socket?.destroy()],
+  ])('does not take a %s for the refusal of a wrong signature', async (_, answer) => {
+    const crm = await endpoint(204, answer)
+    const { code, findings } = await doctor(crm.url)
+    expect(findings.at(-1)).toMatchObject({
+      ...{ step: 'signature', state: 'skipped' },
+      found: expect.stringContaining(
+        'It is not known whether it refuses a wrong signature: ',
+      ) as string,
+    })
+    expect(code).toBe(0)
+  })
+
   test('finds another secret, and shows what was signed', async () => {
     const crm = await endpoint(checking)
     const { code, findings, steps } = await doctor(crm.url, {}, '--secret', 'other')
