@@ -2,16 +2,25 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 
+const BEGIN = /-----BEGIN [A-Z0-9 ]*CERTIFICATE-----/g
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**
  * Reads the certificates of a PEM file.
  *
- * @throws Error if the file can't be read, has no certificate, or has one that can't be decoded. The message continues
+ * @throws Error if the file can't be read, has no certificate, or has one that is cut off or can't be decoded. The message continues
  * a sentence that begins with the name of the file.
  */
 export function readCertificates(path: string, folder: string): string[] {
-  const certificates = readText(resolve(folder, path)).match(CERTIFICATE) ?? []
+  const text = readText(resolve(folder, path))
+  const certificates = text.match(CERTIFICATE) ?? []
+  const begun = text.match(BEGIN)?.length ?? 0
+  if (begun > certificates.length) {
+    throw new Error(
+      `contains ${begun} certificate${begun === 1 ? '' : 's'}, and ${certificates.length} of them can be read: expected each to begin ` +
+        'with "-----BEGIN CERTIFICATE-----", and to end with "-----END CERTIFICATE-----"',
+    )
+  }
   if (certificates.length === 0) {
     throw new Error(
       'contains no certificate: expected PEM, with a line "-----BEGIN CERTIFICATE-----"',

@@ -683,7 +683,12 @@ describe('ca', () => {
   writeFileSync(join(folder, 'both.pem'), `# two of them\n${first}\n${second}\n`)
   writeFileSync(join(folder, 'one.pem'), first)
   writeFileSync(join(folder, 'none.pem'), 'nothing')
+  writeFileSync(join(folder, 'cut.pem'), `${first}\n${second.slice(0, -100)}`)
+  writeFileSync(join(folder, 'trusted.pem'), both.replaceAll(' CERT', ' TRUSTED CERT'))
   writeFileSync(join(folder, 'broken.pem'), `${first}\n${second.replace('MII', 'MIJ')}`)
+
+  const WHOLE =
+    'expected each to begin with "-----BEGIN CERTIFICATE-----", and to end with "-----END CERTIFICATE-----".'
 
   test.each([
     ['both.pem', [first, second]],
@@ -704,6 +709,11 @@ describe('ca', () => {
       'ca: "none.pem" contains no certificate: expected PEM, with a line "-----BEGIN CERTIFICATE-----".',
     ],
     ['broken.pem', `ca: "broken.pem" contains an invalid certificate: number 2 can't be decoded.`],
+    ['cut.pem', `ca: "cut.pem" contains 2 certificates, and 1 of them can be read: ${WHOLE}`],
+    [
+      'trusted.pem',
+      `ca: "trusted.pem" contains 2 certificates, and 0 of them can be read: ${WHOLE}`,
+    ],
     [7, 'ca: expected the path of a PEM file with certificates, got 7.'],
   ])('%j is refused', (ca, problem) => {
     expect(problemsOf(settings({ ca }), {}, folder)).toEqual([problem])
