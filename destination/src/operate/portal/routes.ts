@@ -14,7 +14,7 @@ import type {
 import { portalWords } from '../../model/portal-words.js'
 import type { Feed, Viewpoint } from '../../observe/feed.js'
 import { withoutAdvice } from '../../settings/reach.js'
-import type { Settings, Tenant } from '../../settings/settings.js'
+import type { Settings } from '../../settings/settings.js'
 import type { Access } from '../access.js'
 import { bodyOf, withBody } from '../body.js'
 import {
@@ -177,15 +177,15 @@ function ownTotals(totals: OverviewTotals): PortalTotals {
 }
 
 /**
- * An overview is computed once for all who have opened links of a tenant at the same time. It is kept as long as the settings
- * that the tenant is in.
+ * An overview is computed once for all who have opened links of a tenant at the same time. It is kept as long as the scope: what
+ * was computed before the operator took a destination back would show it.
  */
 function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
-  const all = new WeakMap<Tenant, Overviews>()
+  const all = new WeakMap<Scope, Overviews>()
   return ({ tenant }) => {
     const guest = { tenant, by: null, expiresAt: 0 }
     const scope = () => requireScope(parts, guest)
-    const key = scope().tenant
+    const key = scope()
     let overviews = all.get(key)
     if (!overviews) {
       overviews = new Overviews(

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { RunningDestination } from '../../../src/destination.js'
-import type { PortalLink } from '../../../src/model/answers.js'
+import type { PortalLink, PortalOverview } from '../../../src/model/answers.js'
 import { signGuest } from '../../../src/operate/portal/token.js'
 import type { Settings } from '../../../src/settings/settings.js'
 import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
@@ -185,6 +185,20 @@ test('streams of tenants leave connections for the operator, whose address has f
 })
 
 describe('a tenant', () => {
+  test('sees a destination no more in its overview once the operator has taken it back', async () => {
+    await make('given', [{ url: `${crm.url}/given` }])
+    const { token } = await linkFor('acme')
+    const names = async () => {
+      const { body } = await ask(token, 'GET', '/overview?q=given&limit=10')
+      return (body as unknown as PortalOverview).rows.map(({ name }) => name)
+    }
+    await expect.poll(names).toEqual(['given'])
+    const webhooks = [{ url: `${crm.url}/of-the-operator` }]
+    const taken = await askAdmin(running, 'PUT', '/destinations/given', { sources: [], webhooks })
+    expect(taken.status, taken.text).toBe(200)
+    expect(await names()).toEqual([])
+  })
+
   test('changes URLs and rotates secrets in its own name', async () => {
     await make('crm', [{ url: `${crm.url}?key=1` }, { url: `${crm.url}/b` }])
     const { token } = await linkFor('acme', { by: 'ada' })
