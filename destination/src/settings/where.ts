@@ -203,7 +203,9 @@ function problemOfValue(field: string, given: unknown): string | undefined {
 }
 
 function noText(field: string): string {
-  return `expected a text in quotes, got {got}. The ${field} of a call is always a text, also if a number was sent.`
+  // Only an id may be sent as a number. A call whose event, name or category is one is refused.
+  const sent = field.endsWith('Id') ? ', also if a number was sent' : ''
+  return `expected a text in quotes, got {got}. The ${field} of a call is always a text${sent}.`
 }
 
 function checkBound(field: string, given: unknown, path: Path, refuse: Refuse): void {

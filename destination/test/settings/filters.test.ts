@@ -287,7 +287,7 @@ describe('a condition', () => {
       ['anonymousId', { anonymousId: { $in: ['5', null, 5] } }, '.$in[2]'],
     ].map(([field, where, place = '']): [unknown, string] => [
       where,
-      `${field as string}${place as string}: expected a text in quotes, got 5. The ${field as string} of a call is always a text, also if a number was sent.`,
+      `${field as string}${place as string}: expected a text in quotes, got 5. The ${field as string} of a call is always a text${(field as string).endsWith('Id') ? ', also if a number was sent' : ''}.`,
     ]),
     [
       { 'properties.a': { $in: [] } },
