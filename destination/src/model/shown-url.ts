@@ -1,9 +1,12 @@
 /**
  * Replaces the password in a URL so that the URL may be logged and shown: `postgres://user:***@host/db`. As for `URL`, the user and the
- * password may contain an @ and white space, and the last @ ends the password.
+ * password may contain an @ and white space, and the last @ ends the password. The URL may be wrong: its password may have a `/`, `?`
+ * or `#` that is not escaped, or be a parameter. A port is no password.
  */
 export function withoutPassword(url: string): string {
-  return url.replace(/(:\/+[^/?#:]*):[^/?#]*@/, '$1:***@')
+  return url
+    .replace(/(:\/+[^/?#:]*):(?!\d+[/?#]).*@/s, '$1:***@')
+    .replace(/([?&]password=)[^&#\s]+/i, '$1***')
 }
 
 /**

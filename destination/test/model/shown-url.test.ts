@@ -15,6 +15,18 @@ test.each([
 })
 
 test.each([
+  ['postgress://ada:wo/rd@db/calls', 'postgress://ada:***@db/calls'],
+  ['postgres://ada:wo#r?d@db/calls', 'postgres://ada:***@db/calls'],
+  ['mysql://ada@db/calls?a=1&password=word&b=2', 'mysql://ada@db/calls?a=1&password=***&b=2'],
+])('of the wrong URL %s no password is shown', (url, shown) => {
+  expect(withoutPassword(url)).toBe(shown)
+})
+
+test.each([
+  'https://hooks.example.com:8443/users/@me',
+  'https://hooks.example.com:8443?to=ada@example.com',
+  'https://hooks.example.com/a:b@c',
+  'postgres://ada@db:5432/calls?connections=4',
   'postgres://app@db:5432/app?host=/cloudsql/a:b:c',
   'postgres://[::1]:5432/app',
   'sqlite:./data/a:b@c.db',
