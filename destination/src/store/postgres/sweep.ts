@@ -9,6 +9,9 @@ import { NOW, type Tables } from './tables.js'
 /** The number of rows that one query reads. */
 const SLICE = 500
 
+/** How many slices one sweep reads of what is behind younger rows, of each table. With a sweep a minute, a million rows take 100 minutes. */
+const FAR_SLICES = 20
+
 /** A delivery that waits or is dead. */
 interface Row {
   id: DeliveryId
@@ -231,8 +234,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return buryAll(rows, expired)
   }
 
-  // Ids are nearly in the order of arrival. So the first slice without an old row ends the search, and an old row behind
-  // it stays until a later sweep.
+  // Ids are nearly in the order of arrival. So the first slice without an old row ends the search. `removeFar` finds old rows behind it.
   const removeOldDone = async (olderThanMs: number, limit: number): Promise<number> => {
     let changed = 0
     for (let from = 0; changed < limit;) {
@@ -245,6 +247,37 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return changed
   }
 
+  /** Where the next sweep looks for old rows behind younger ones. What was moved to this server has the ids of younger messages. */
+  const far = { waiting: 0, done: 0 }
+
+  const buryFar = async (
+    olderThanMs: number,
+    limit: number,
+    expired?: OnExpired,
+  ): Promise<number> => {
+    let changed = 0
+    for (let slices = 0; slices < FAR_SLICES && changed < limit; slices++) {
+      const rows = await query<Row>(lookAt, [now(), olderThanMs, far.waiting])
+      changed += await buryAll(sort(rows).waiting.slice(0, limit - changed), expired)
+      const last = rows.length === SLICE ? rows.at(-1) : undefined
+      far.waiting = last ? last.id + 1 : 0
+      if (!last) break
+    }
+    return changed
+  }
+
+  const removeFar = async (olderThanMs: number, limit: number): Promise<number> => {
+    let changed = 0
+    for (let slices = 0; slices < FAR_SLICES && changed < limit; slices++) {
+      const values = [now(), olderThanMs, limit - changed, far.done]
+      const [removed] = await query<Removed>(removeDone, values)
+      changed += removed?.count ?? 0
+      far.done = removed?.seen === SLICE ? (removed.last ?? 0) : 0
+      if (far.done === 0) break
+    }
+    return changed
+  }
+
   return async (olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> => {
     await tellUnsure(expired)
     let changed = await count(hasten, [now(), limit])
@@ -252,6 +285,8 @@ export function prepareSweep({ query, schema, now }: Tables) {
     if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed, expired)
     if (changed < limit) changed += await buryOld(olderThanMs, limit - changed, expired)
     if (changed < limit) changed += await removeOldDone(olderThanMs, limit - changed)
+    if (changed < limit) changed += await buryFar(olderThanMs, limit - changed, expired)
+    if (changed < limit) changed += await removeFar(olderThanMs, limit - changed)
     return changed
   }
 }

@@ -8,6 +8,7 @@ import { openSeveral } from '../../../src/store/several/open.js'
 import { openStore } from '../../../src/store/open.js'
 import { serverOf } from '../../../src/store/server-ids.js'
 import { balanced, shareOf, spread, SHARES } from '../../../src/store/shares.js'
+import { EXPIRED } from '../../../src/store/states.js'
 import { StoreError } from '../../../src/store/store-error.js'
 import { LEASE_MS, type Directory, type Servers, type Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
@@ -246,6 +247,30 @@ test('a message that was moved is as old as before, and does not hide newer ones
     'newest',
     'of the former server',
   ])
+})
+
+test('what was moved ends with the retention although younger messages came before it', async () => {
+  const { open, advance } = await twoServers()
+  const store = await open()
+  const day = 86_400_000
+  const old = { source: OF_OTHER, destination: 'paused' }
+  await store.put([
+    newDelivery({ source: OF_OTHER, messageId: 'sent' }),
+    newDelivery({ ...old, messageId: 'waiting' }),
+  ])
+  advance(6 * day)
+  // More than one query of a sweep reads.
+  const young = (destination: string) =>
+    Array.from({ length: 600 }, () => newDelivery({ source: OF_HOME, destination }))
+  await store.put([...young('crm'), ...young('paused')])
+  await moveTo(store, 'a', OF_OTHER)
+  const claimed = await store.claim([{ ...CLAIM, lane: 'fresh', limit: 1_000 }])
+  await store.settle(claimed.map((one) => settlement(one)))
+  advance(1.5 * day)
+  while ((await store.sweep(7 * day, 100)) > 0);
+  expect(await store.trace('sent')).toEqual([])
+  expect(await store.trace('waiting')).toMatchObject([{ state: 'dead', reason: EXPIRED }])
+  expect(await store.stats()).toMatchObject([{ destination: 'paused', fresh: 600, dead: 1 }])
 })
 
 test('one process moves, another is told so, and all processes follow', async () => {
