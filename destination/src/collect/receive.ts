@@ -75,14 +75,19 @@ function sharedFields(body: Fields): Pick<Shared, 'context' | 'integrations'> {
   }
 }
 
-/** @param sharedBytes - The bytes that each call gets from its batch. If it is left out, calls are not measured. */
+/** @param sharedBytes - The most bytes that a call gets from its batch. If it is left out, calls are not measured. */
 function receive(messages: unknown[], shared: Shared, sharedBytes?: number): Received {
   const received: Received = { calls: [], rejected: [] }
   for (const [index, message] of messages.entries()) {
     try {
       if (isDeeperThan(MAX_DEPTH, message)) throw tooDeep()
-      if (sharedBytes !== undefined) checkSize(jsonBytes(message) + sharedBytes)
-      received.calls.push(normalise(message, shared))
+      const call = normalise(message, shared)
+      if (sharedBytes !== undefined && jsonBytes(message) + sharedBytes > MAX_CALL_BYTES) {
+        // A call does not get what it has itself, such as its own traits in the context.
+        const { context, integrations } = call
+        checkSize(jsonBytes({ ...(message as Fields), context, integrations }))
+      }
+      received.calls.push(call)
     } catch (error) {
       if (!(error instanceof RejectedCall)) throw error
       received.rejected.push({ index, code: error.code, message: error.message })

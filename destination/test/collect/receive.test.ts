@@ -184,6 +184,20 @@ describe('32,768 bytes of JSON', () => {
     expect(calls).toHaveLength(1)
     expect(rejected).toMatchObject([{ index: 1, code: 'call_too_large' }])
   })
+
+  test('do not count what the batch says for all if the call says it itself', () => {
+    const context = { traits: { bio: 'x'.repeat(14_000) } }
+    const withOwn = (bytes: number) => ({
+      ...good,
+      context: { traits: { bio: 'y'.repeat(bytes) } },
+    })
+    const { calls, rejected } = receive({ context, batch: [withOwn(20_000), withOwn(33_000)] })
+    expect(calls.map((call) => call.context)).toEqual([withOwn(20_000).context])
+    const bytes = JSON.stringify(withOwn(33_000)).length
+    expect(rejected).toMatchObject([
+      { index: 1, message: expect.stringContaining(`it has ${bytes}.`) as unknown },
+    ])
+  })
 })
 
 describe('nesting', () => {
