@@ -47,7 +47,8 @@ function describeTarget(to: URL, own: URL): string {
   if (to.protocol !== own.protocol) return `the same host with ${to.protocol}//`
   if (to.pathname === `${own.pathname}/`) return 'the same path with a slash at its end'
   if (`${to.pathname}/` === own.pathname) return 'the same path without the slash at its end'
-  return 'another path of the same host'
+  if (to.pathname !== own.pathname) return 'another path of the same host'
+  return to.search === own.search ? 'the same URL' : 'the same path with another query'
 }
 
 /** Judges a request that had no answer at the deadline. */

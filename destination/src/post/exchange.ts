@@ -6,6 +6,7 @@ import type { Connection } from './connections.js'
 import type { Timed } from './deadline.js'
 import type { Network } from './network.js'
 import type { Outcome } from '../model/outcome.js'
+import { withoutPassword } from '../model/shown-url.js'
 import { retryAfterMs } from './retry-after.js'
 
 /** Runs what follows in a microtask. `queueMicrotask` takes three times as long, because it keeps the context of async hooks. */
@@ -148,11 +149,15 @@ const HEADER_CHARS = 1_024
 /** Headers whose values let somebody in. Only their names are kept. */
 const SECRET_HEADERS = ['set-cookie', 'authorization']
 
-/** The headers of an answer, one `name: value` a line. Lines that do not fit are left out. */
+/**
+ * The headers of an answer, one `name: value` a line. Lines that do not fit are left out. A redirect often repeats the query of the
+ * endpoint's URL, which is never shown.
+ */
 function headerLines(headers: IncomingHttpHeaders): string {
   let lines = ''
   for (const [name, value] of Object.entries(headers)) {
-    const shown = SECRET_HEADERS.includes(name) ? '…' : String(value)
+    let shown = SECRET_HEADERS.includes(name) ? '…' : String(value)
+    if (name === 'location') shown = withoutPassword(shown).replace(/[?#].+/s, '…')
     const line = `${name}: ${shown}`.replaceAll('\0', '\uFFFD')
     if (lines.length + line.length < HEADER_CHARS) lines += lines === '' ? line : `\n${line}`
   }

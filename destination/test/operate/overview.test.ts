@@ -196,4 +196,18 @@ describe('dead letters', () => {
     expect(headers.get('x-api-key')).toBe('…')
     expect(JSON.stringify(shown)).not.toMatch(/k3y|session=secret/)
   })
+
+  test('show where a redirect leads, and no key in the query that it repeats', async () => {
+    const moved = 'https://me:hush1@example.com/hook/?key=hush2#hush3'
+    const redirecting = await endpoint((response) => {
+      response.writeHead(301, { location: moved }).end()
+    })
+    const url = `${redirecting.url}?key=hush2`
+    const running = await start(settingsFor([destination([{ url }])]))
+    await post(running, [track('m1')])
+    await deadOf(running, 1)
+    const shown = await ask<ShownDelivery>(running, '/deliveries/1')
+    expect(shown.attempts[0]?.headers).toContain('location: https://me:***@example.com/hook/…')
+    expect(JSON.stringify(shown)).not.toContain('hush')
+  })
 })
