@@ -627,6 +627,10 @@ describe('import', { concurrent: true }, () => {
       /history\.txt is not clear from its name\. Give --format ndjson or csv/,
     ],
     [['import', 'none.ndjson', '--dry-run'], /Cannot read none\.ndjson: /],
+    [
+      ['import', '-', '--progress', 'p'],
+      /^--progress needs a file: the progress of the standard input is not saved/,
+    ],
     [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
     [
       ['import', 'history.csv', '--map', 'email=event', '--map', 'email='],

@@ -24,9 +24,14 @@ function progressPath(file: string, { progress, dryRun }: ImportOptions): string
 /**
  * Reads the progress of an earlier import, from which this one continues.
  *
- * @throws CommandError if the progress is of another file, or can't be saved later.
+ * @throws CommandError if the progress is of another file, or can't be saved later, as that of the standard input.
  */
 export function readEarlier(file: string, options: ImportOptions): Progress | undefined {
+  if (file === '-' && options.progress !== undefined) {
+    const message =
+      '--progress needs a file: the progress of the standard input is not saved. Name a file, or leave out --progress.'
+    throw new CommandError(EXIT.usage, message)
+  }
   const path = progressPath(file, options)
   if (path === undefined) return undefined
   if (isSameFile(path, file)) {
