@@ -219,7 +219,7 @@ test('what is parked when the new owner fails is no more than one slice', async 
   await store.put(Array.from({ length: 700 }, () => newDelivery({ source: OF_OTHER })))
   const former = await openPostgres(urls[1] as string, undefined, false, true)
   opened.push(former)
-  const moved = former.asServer.moving.moveSome([shareOf(OF_OTHER)], 0, () =>
+  const moved = former.asServer?.moving.moveSome([shareOf(OF_OTHER)], 0, () =>
     Promise.reject(new Error('away')),
   )
   await expect(moved).rejects.toThrow('away')
