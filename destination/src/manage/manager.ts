@@ -46,7 +46,7 @@ import {
 } from './refusals.js'
 import type { Sealer } from './seal.js'
 import { generate, secretsIn, withSecrets, type Completed, type SecretField } from './secrets.js'
-import { changesBetween, exported, shownSetting, webhooksOf } from './shown.js'
+import { changesBetween, exported, shownSetting, shownUrl, webhooksOf } from './shown.js'
 import { revisionOf, wishesFor } from './wanted.js'
 
 /** What a manager needs. */
@@ -237,7 +237,9 @@ export class Manager {
           `The settings of the destination ${JSON.stringify(order.name)}`,
           problems,
         )
-      const changed = webhooks.map((webhook, i) => ({ ...webhook, url: urls[i] }))
+      const changed = webhooks.map((webhook, i) =>
+        urls[i] === shownUrl(webhook['url']) ? webhook : { ...webhook, url: urls[i] },
+      )
       return { raw: { ...raw, webhooks: changed }, generated: {} }
     })
   }

@@ -87,7 +87,7 @@ function shownWebhook({ headers, ...webhook }: Fields): Fields {
   }
 }
 
-function shownUrl(url: unknown): unknown {
+export function shownUrl(url: unknown): unknown {
   if (typeof url !== 'string' || !url.includes('?')) return url
   return `${withoutQuery(url)}?${HIDDEN}`
 }
@@ -112,13 +112,11 @@ export function restoreHidden(
   const known = webhooksOf(before?.['webhooks'])
   const { webhooks } = given
   if (!Array.isArray(webhooks)) return { raw: given, broken }
+  const urls = webhooks.map((webhook: unknown) => (isFields(webhook) ? webhook['url'] : undefined))
   const restored = webhooks.map((webhook: unknown, index): unknown => {
     if (!isFields(webhook)) return webhook
     const { url, headers } = webhook
-    const same = known.filter((one) => one['url'] === url || shownUrl(one['url']) === url)
-    // Of several endpoints that differ in their queries, the one in the same place is meant.
-    const former =
-      same.find((one) => one === known[index]) ?? (same.length === 1 ? same[0] : undefined)
+    const { former, same } = formerOf(urls, index, known)
     const path = ['webhooks', index]
     const { values, missing, mixed } = restoreHeaders(headers, former?.['headers'])
     for (const name of mixed) {
@@ -143,6 +141,24 @@ export function restoreHidden(
     return { ...webhook, ...(former && { url: former['url'] }), ...(values && { headers: values }) }
   })
   return { raw: { ...given, webhooks: restored }, broken }
+}
+
+/**
+ * Finds the endpoint that a given one stands for, and all that it may stand for. Endpoints that differ only in their queries are
+ * told apart by their order. Once one of them is left out, nobody knows which.
+ */
+function formerOf(urls: readonly unknown[], index: number, known: readonly Fields[]) {
+  const url = urls[index]
+  const exact = known.find((one) => one['url'] === url)
+  if (exact) return { former: exact, same: [exact] }
+  const same = known.filter((one) => shownUrl(one['url']) === url && !urls.includes(one['url']))
+  if (same.length === 1) return { former: same[0], same }
+  const isUrl = (one: unknown) => one === url
+  const former =
+    urls.filter(isUrl).length === same.length
+      ? same[urls.slice(0, index).filter(isUrl).length]
+      : undefined
+  return { former, same }
 }
 
 /** Without this, the mark itself would become a secret that everybody knows. */

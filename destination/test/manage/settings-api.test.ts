@@ -222,6 +222,62 @@ describe('a destination', () => {
     }
   })
 
+  test('keeps the queries of endpoints that differ in nothing else, unless nobody knows which is meant', async () => {
+    const crm = await endpoint()
+    const running = await start(managedSettings())
+    await ask(running, 'PUT', '/destinations/crm', {
+      sources: ['web'],
+      webhooks: [
+        { url: `${crm.url}?k=1`, headers: { 'X-Token': 'one' }, concurrency: 7 },
+        { url: `${crm.url}?k=2`, headers: { 'X-Token': 'two' }, concurrency: 9 },
+      ],
+    })
+    const { body } = await ask(running, 'GET', '/destinations/crm')
+    const [first, second] = body.settings['webhooks'] as [object, object]
+    const hidden = { url: `${crm.url}?•••`, headers: { 'X-Token': '•••' } }
+    expect([first, second]).toEqual([
+      { ...hidden, concurrency: 7 },
+      { ...hidden, concurrency: 9 },
+    ])
+    const other = { url: 'https://a.example.com/' }
+    const without = (...left: object[]) => ({ ...body.settings, webhooks: left })
+    const refused = [without(second), without(second, other), without(first, first, second)]
+    for (const settings of refused) {
+      const many = { settings: { destinations: [settings] } }
+      const path = 'webhooks[0].url'
+      const answers = [
+        [await ask(running, 'PUT', '/destinations/crm', settings), path],
+        [await ask(running, 'POST', '/settings', many), `destinations[0].${path}`],
+      ] as const
+      const message = expect.stringContaining('more than one endpoint has this one') as string
+      for (const [answer, path] of answers) {
+        const problems = expect.arrayContaining([{ path, message }]) as object[]
+        expect(answer).toMatchObject({ status: 400, body: { error: { problems } } })
+      }
+    }
+    // The one that is left is named in full, or follows from those that are.
+    const named = { ...first, url: `${crm.url}?k=1` }
+    for (const left of [
+      [other, first, second],
+      [second, named],
+    ]) {
+      const answer = await ask(running, 'PUT', '/destinations/crm', without(...left))
+      expect(answer).toMatchObject({ status: 200, body: { changed: true } })
+    }
+    await post(running, [track('m1')])
+    await crm.has(2)
+    const got = crm.received.map(({ path, headers }) => [path, headers['x-token']])
+    expect(got.sort()).toEqual([
+      ['/hook?k=1', 'one'],
+      ['/hook?k=2', 'two'],
+    ])
+    const last = { ...hidden, url: `${crm.url}?k=2`, concurrency: 9 }
+    await ask(running, 'PUT', '/destinations/crm', without(last))
+    await post(running, [track('m2')])
+    await crm.has(3)
+    expect(crm.received[2]).toMatchObject({ path: '/hook?k=2', headers: { 'x-token': 'two' } })
+  })
+
   test('that is disabled gets nothing, and keeps what waits', async () => {
     const crm = await endpoint(503)
     const running = await start(managedSettings())
