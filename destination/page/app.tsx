@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useErrorBoundary, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
 import { compact, span } from './format.js'
-import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
+import { canWrite, deadCount, isRefused, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
 import { DeliveryView, Neighbours } from './delivery-view.js'
 import { destinationPart, settingsPart, type Part } from './lazy.js'
@@ -23,7 +23,7 @@ export function App() {
         Skip to the content
       </a>
       <Header />
-      <Unreachable />
+      <OldData />
       <main id="main" tabIndex={-1}>
         <AccessGate>
           <View />
@@ -303,17 +303,22 @@ export function Search() {
   )
 }
 
-/** Warns that the destination does not answer, so that the page shows old data. */
-export function Unreachable() {
-  if (statusError.value?.code !== 'unreachable') return null
+/**
+ * Warns that the status could not be read, so that the page shows old data. It does not matter whether the destination does not answer,
+ * answers with an error, or is behind a proxy that does.
+ */
+export function OldData() {
+  const error = statusError.value
   const since = lastReadAt.value
+  if (error === undefined || isRefused.value) return null
+  // Before anything was read, an answer stands in the place of the view.
+  if (error.code !== 'unreachable' && status.value === undefined) return null
   return (
     <p class="banner" role="alert">
-      The destination does not answer
-      {since !== undefined && (
-        <>. The page shows data that is {span(Math.max(1_000, now.value - since))} old</>
-      )}
-      . The page keeps trying to connect.
+      {error.message}
+      {since !== undefined &&
+        ` The page shows data that is ${span(Math.max(1_000, now.value - since))} old.`}{' '}
+      The page tries again every few seconds.
     </p>
   )
 }

@@ -1,5 +1,5 @@
 import { AccessGate } from './access.js'
-import { Navigation, NotFound, Search, skip, ThemeButton, Toast, Unreachable, View } from './app.js'
+import { Navigation, NotFound, OldData, Search, skip, ThemeButton, Toast, View } from './app.js'
 import { tenant } from './portal-state.js'
 import { ReplayDialog } from './replay.js'
 import { route } from './route.js'
@@ -25,7 +25,7 @@ export function PortalApp() {
           <ThemeButton />
         </div>
       </header>
-      <Unreachable />
+      <OldData />
       <main id="main" tabIndex={-1}>
         <AccessGate>{VIEWS.includes(view) ? <View /> : <NotFound />}</AccessGate>
       </main>

@@ -28,7 +28,7 @@ const REFUSALS = [
 /** Whether the destination refuses to show anything without the right admin token. */
 export const isRefused = computed(() => REFUSALS.includes(statusError.value?.code ?? ''))
 
-/** When the status was last read: ms since the epoch, by the browser's clock. */
+/** When the status was last read: ms since the epoch, by the destination's clock. */
 export const lastReadAt = signal<number | undefined>(undefined)
 
 /** How far the destination's clock is ahead of the browser's, in ms. All times on the page are by the destination's clock. */
@@ -98,7 +98,7 @@ export async function readStatus(abort?: AbortSignal): Promise<void> {
     status.value = isWhole ? read : { ...read, rows, found, span }
     now.value = read.now
     statusError.value = undefined
-    lastReadAt.value = Date.now()
+    lastReadAt.value = read.now
   } catch (error) {
     if (abort?.aborted) return
     statusError.value = toApiError(error)

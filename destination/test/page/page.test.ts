@@ -494,6 +494,24 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('alert').waitFor({ state: 'detached' })
   })
 
+  test('says that its data is old while a proxy or the destination answers with an error', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
+    const page = await open(running.adminUrl, {}, /Failed to load resource/)
+    await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
+    const internal = { code: 'internal_error', message: 'The destination has failed.' }
+    const answers = [
+      [{ status: 502, contentType: 'text/html', body: '<h1>Bad Gateway</h1>' }, 'the status 502.'],
+      [{ status: 500, json: { error: internal } }, internal.message],
+    ] as const
+    for (const [answer, message] of answers) {
+      await page.route('**/v1/admin/**', (route) => route.fulfill(answer))
+      const alert = page.getByRole('alert').filter({ hasText: message })
+      await alert.filter({ hasText: /The page shows data that is \d+ s old/ }).waitFor()
+      await page.unroute('**/v1/admin/**')
+      await page.getByRole('alert').waitFor({ state: 'detached' })
+    }
+  })
+
   test('says that a view failed, and shows the others', async () => {
     const page = await open(at(shared.running, '#/'), {}, /TypeError/)
     const answer = (route: Route) => route.fulfill({ json: { deliveries: [{}] } })
