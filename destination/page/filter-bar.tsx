@@ -9,6 +9,7 @@ import {
   inWords,
   RANGES,
   STATES,
+  TEXTS,
   timeIn,
   type Field,
   type Filter,
@@ -20,9 +21,6 @@ import { OUTCOME_CODES, outcome } from './words.js'
 
 /** The fields that a chip shows. How texts are compared is no filter by itself. */
 const CHIPS = FIELDS.filter((field) => field !== 'match')
-
-/** In a text field, the start of the text is enough, in upper or lower case. */
-const TEXTS: readonly Field[] = ['event', 'user']
 
 /** The filter as chips that can be removed, and the form that changes it. It is written into the address. */
 export function FilterBar({ filter }: { filter: Filter }) {
@@ -66,7 +64,7 @@ export function FilterBar({ filter }: { filter: Filter }) {
 
 function Chip({ filter, field }: { filter: Filter; field: Field }) {
   const { [field]: value = '', ...rest } = filter
-  const words = inWords(field, value, now.peek())
+  const words = inWords(field, value, now.peek(), filter.match)
   return (
     <a
       class="chip active"
@@ -115,7 +113,7 @@ function Form({ filter, onApply }: FormProps) {
     if (form.current === null) return
     const data = new FormData(form.current)
     isCustom.value = data.get('range') === 'custom'
-    const next = readForm(data)
+    const next = readForm(data, filter)
     // A chosen "from … until …" needs its times first.
     if (isCustom.value && next.since === undefined && next.until === undefined) return
     // A cause belongs to one destination and one outcome.
@@ -193,7 +191,8 @@ function Form({ filter, onApply }: FormProps) {
   )
 }
 
-function readForm(data: FormData): Filter {
+/** @param before - The present filter. What was not typed is compared as before: a link compares the whole text. */
+function readForm(data: FormData, before: Filter): Filter {
   const text = (name: string) => {
     const value = data.get(name)
     return typeof value === 'string' ? value.trim() : ''
@@ -205,7 +204,9 @@ function readForm(data: FormData): Filter {
     next[field] = field === 'since' || field === 'until' ? String(Date.parse(value)) : value
   }
   if (next.since !== undefined || next.until !== undefined) delete next.range
-  if (TEXTS.some((field) => next[field] !== undefined)) next.match = 'prefix'
+  const texts = TEXTS.filter((field) => next[field] !== undefined)
+  const match = texts.some((field) => next[field] !== before[field]) ? 'prefix' : before.match
+  if (texts.length > 0 && match !== undefined) next.match = match
   return next
 }
 

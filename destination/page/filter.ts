@@ -12,6 +12,9 @@ export const FIELDS = [
 export type Field = (typeof FIELDS)[number]
 export type Filter = Partial<Record<Field, string>>
 
+/** Of these, the start of the text is enough, in upper or lower case, if `match` says so. */
+export const TEXTS: readonly Field[] = ['event', 'user']
+
 /** Spans that end now. */
 export const RANGES: Readonly<Record<string, { ms: number; words: string }>> = {
   '15m': { ms: 15 * 60_000, words: 'last 15 minutes' },
@@ -84,7 +87,7 @@ export function timeIn(value: string | undefined): number | undefined {
 }
 
 /** The value of a field as a chip shows it. */
-export function inWords(field: Field, value: string, now: number): string {
+export function inWords(field: Field, value: string, now: number, match?: string): string {
   switch (field) {
     case 'state':
       return STATES.find(([one]) => one === value)?.[1] ?? value
@@ -101,7 +104,9 @@ export function inWords(field: Field, value: string, now: number): string {
     case 'cause':
       return `“${value}”`
     default:
-      return `${field}: ${value}`
+      return match === 'prefix' && TEXTS.includes(field)
+        ? `${field} starts with ${value}`
+        : `${field}: ${value}`
   }
 }
 

@@ -613,10 +613,34 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
       ),
     )
     await expect.poll(() => rows(page).count()).toBe(4)
-    await page.getByRole('link', { name: 'Remove the filter user: U1' }).click()
+    await page.getByRole('link', { name: 'Remove the filter user starts with U1' }).click()
     await expect.poll(() => rows(page).count()).toBe(12)
     await page.getByRole('link', { name: 'Clear' }).click()
     await expect.poll(() => rows(page).count()).toBeGreaterThan(12)
+  })
+
+  test('keeps the whole user of a link when another part of the filter is changed', async () => {
+    const refusing = await endpoint(422)
+    const running = await start(settingsFor([destination([refusing])], READ_ONLY))
+    const users = ['u1', 'u10', 'U1x']
+    await post(
+      running,
+      users.map((userId) => track(userId, { userId })),
+    )
+    await refusing.has(3)
+    const page = await open(at(running, '#/deliveries?user=u1'))
+    await rows(page).first().waitFor()
+    await page.getByRole('button', { name: 'Filter' }).click()
+    await page.getByLabel('State').selectOption('dead')
+    await page.getByRole('link', { name: 'Remove the filter dead letters' }).waitFor()
+    await page.getByRole('link', { name: 'Remove the filter user: u1' }).waitFor()
+    await expect.poll(() => rows(page).count()).toBe(1)
+    await page.getByLabel('User id', { exact: true }).fill('U1')
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: 'Remove the filter user starts with U1' }).waitFor()
+    await expect.poll(() => rows(page).count()).toBe(3)
+    await page.getByLabel('Type').selectOption('track')
+    await page.getByRole('link', { name: 'Remove the filter user starts with U1' }).waitFor()
   })
 
   test('counts the calls of all sources, and filters by each of them', async () => {
