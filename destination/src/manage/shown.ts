@@ -3,22 +3,38 @@ import type { ManagedSetting, SettingChange } from '../model/answers.js'
 import { hasHidden, HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
-import type { Destination, Source } from '../settings/settings.js'
+import type { Destination, Source, Tenant } from '../settings/settings.js'
 import type { Kind, Setting } from './managed.js'
 import { GENERATED, SECRET_FIELDS, secretsIn } from './secrets.js'
 
-/** Checked settings in the form of the file, with all defaults and secrets. */
+/** Checked settings in the form of the file, with secrets and all defaults but that of a burst. */
 export function toRaw(kind: Kind, value: Setting): Fields {
   if (kind === 'source') return fromSource(value as Source)
-  return kind === 'destination' ? fromDestination(value as Destination) : { ...value }
+  return kind === 'destination'
+    ? fromDestination(value as Destination)
+    : fromTenant(value as Tenant)
 }
 
 function fromSource({ writeKey, otherWriteKey, rateLimit, ...rest }: Source): Fields {
   return {
     ...rest,
     writeKey: otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey],
-    ...(rateLimit && { rateLimit }),
+    ...(rateLimit && { rateLimit: withoutDefault(rateLimit) }),
   }
+}
+
+function fromTenant(tenant: Tenant): Fields {
+  const { quotas } = tenant
+  return { ...tenant, ...(quotas && { quotas: withoutDefault(quotas) }) }
+}
+
+/** The default of a burst follows its rate. If it was sent back as a value, it would stay what it is when the rate is changed. */
+function withoutDefault(limit: {
+  callsPerSecond?: number | undefined
+  burst?: number | undefined
+}) {
+  const { burst, ...rest } = limit
+  return burst === rest.callsPerSecond ? rest : limit
 }
 
 function fromDestination(destination: Destination): Fields {

@@ -59,7 +59,7 @@ const source = fc.record({
 const sourceOf = ({ name, limit }: { name: string; limit: number | undefined }) => ({
   name,
   ...owned(name),
-  ...(limit && { rateLimit: { callsPerSecond: limit, burst: limit } }),
+  ...(limit && { rateLimit: { callsPerSecond: limit } }),
 })
 
 const target = fc.record(

@@ -55,8 +55,7 @@ function settingsOf({ act, kind, name, limit, takes, tenant }: Step) {
   const sentOwner = act === 'patch' ? { tenant: tenant ?? null } : owner
   if (kind === 'sources') {
     const sent = { ...sentOwner, rateLimit: { callsPerSecond: limit * 1_000 } }
-    const rateLimit = { callsPerSecond: limit * 1_000, burst: limit * 1_000 }
-    return { sent, shown: { name, ...owner, rateLimit } }
+    return { sent, shown: { name, ...owner, rateLimit: sent.rateLimit } }
   }
   const endpoint = { url: `https://${name}.example.com/`, concurrency: limit }
   const webhooks = [{ ...endpoint, headers: {} }]

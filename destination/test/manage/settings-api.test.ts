@@ -381,7 +381,7 @@ describe('a tenant', () => {
       ...{ kind: 'tenant', name: 'acme', origin: 'store', version: 1, secrets: {} },
       settings: {
         ...{ name: 'acme', title: 'Acme Ltd.' },
-        ...{ quotas: { callsPerSecond: 10, burst: 10 }, portal: { editUrls: false } },
+        ...{ quotas: { callsPerSecond: 10 }, portal: { editUrls: false } },
       },
     })
     await ask(running, 'PATCH', '/tenants/acme', { quotas: null, portal: { editUrls: true } })
@@ -391,7 +391,6 @@ describe('a tenant', () => {
     const { body } = await ask(running, 'GET', '/audit?kind=tenant&name=acme')
     expect(body.entries[0]?.changes).toEqual([
       { path: 'quotas.callsPerSecond', from: 10 },
-      { path: 'quotas.burst', from: 10 },
       { path: 'portal.editUrls', from: false, to: true },
     ])
   })
@@ -566,6 +565,38 @@ describe('every mistake', () => {
 })
 
 describe('an update', () => {
+  test('of a rate keeps no burst that was never given', async () => {
+    const running = await start(managedSettings())
+    const sends = async (calls: number) => {
+      const batch = Array.from({ length: calls }, (_, i) => track(`m${i}`))
+      return (await post(running, batch, 'app-key')).status
+    }
+    await ask(running, 'PUT', '/tenants/acme', { quotas: { callsPerSecond: 5, waiting: 100 } })
+    await ask(running, 'PUT', '/sources/app', {
+      ...{ tenant: 'acme', writeKey: 'app-key', rateLimit: { callsPerSecond: 5 } },
+    })
+    expect(await sends(5)).toBe(200)
+    expect(await sends(5)).toBe(429)
+    const shown = (await ask(running, 'GET', '/sources/app')).body.settings
+    expect(shown['rateLimit']).toEqual({ callsPerSecond: 5 })
+    await ask(running, 'PUT', '/sources/app', { ...shown, rateLimit: { callsPerSecond: 1000 } })
+    const { body } = await ask(running, 'GET', '/settings')
+    expect(body.settings).toMatchObject({
+      tenants: [{ quotas: { callsPerSecond: 5, waiting: 100 } }],
+      sources: [{ rateLimit: { callsPerSecond: 1000 } }],
+    })
+    const quotas = { callsPerSecond: 1000 }
+    await ask(running, 'POST', '/settings', { settings: { tenants: [{ name: 'acme', quotas }] } })
+    for (const kind of ['sources/app', 'tenants/acme']) {
+      const { text } = await ask(running, 'GET', `/${kind}`)
+      expect(text).not.toContain('burst')
+    }
+    // What is given stays.
+    await ask(running, 'PATCH', '/sources/app', { rateLimit: { burst: 2000 } })
+    const last = (await ask(running, 'GET', '/sources/app')).body.settings
+    expect(last['rateLimit']).toEqual({ callsPerSecond: 1000, burst: 2000 })
+  })
+
   test('that another one came before is refused, and changes nothing', async () => {
     const running = await start(managedSettings())
     const { etag } = await ask(running, 'PUT', '/sources/app', {})
@@ -577,7 +608,7 @@ describe('an update', () => {
     expect(second).toMatchObject({ status: 412, body: { error: { code: 'version_mismatch' } } })
     expect((await ask(running, 'DELETE', '/sources/app', undefined, match)).status).toBe(412)
     const { body } = await ask(running, 'GET', '/sources/app')
-    expect(body.settings['rateLimit']).toEqual({ callsPerSecond: 1, burst: 1 })
+    expect(body.settings['rateLimit']).toEqual({ callsPerSecond: 1 })
     const now = { 'If-Match': `"7", ${first.etag ?? ''}` }
     expect((await ask(running, 'DELETE', '/sources/app', undefined, now)).status).toBe(200)
     // A version never comes back.
