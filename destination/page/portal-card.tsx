@@ -48,6 +48,9 @@ export function PortalCard({ name }: { name: string }) {
 const urlsOf = ({ settings }: ManagedSetting): string[] =>
   (settings as { webhooks: { url: string }[] }).webhooks.map(({ url }) => url)
 
+/** What was typed, by the place of the endpoint: several may have the same URL as far as it is shown. */
+type Typed = Readonly<Record<number, string>>
+
 interface UrlsProps {
   item: ManagedSetting
   onChanged: (item: ManagedSetting) => void
@@ -55,32 +58,33 @@ interface UrlsProps {
 
 function UrlsCard({ item, onChanged }: UrlsProps) {
   const { failure, isAsking, change } = useChange(item, onChanged)
-  /** What was typed, by the URL that it replaces. */
-  const typed = useSignal<Readonly<Record<string, string>>>({})
+  const typed = useSignal<Typed>({})
   /** What was typed for URLs that the destination no longer has. */
   const gone = useSignal<readonly [url: string, text: string][]>([])
   const problems = useSignal<readonly Problem[]>([])
   const former = useRef(item)
   const form = useRef<HTMLFormElement>(null)
   const urls = urlsOf(item)
-  const isTyped = Object.entries(typed.value).some(([url, text]) => text !== url)
+  const isTyped = Object.entries(typed.value).some(([i, text]) => text !== urls[Number(i)])
   useKept(isTyped ? 'the URLs that you typed' : '')
   useEffect(() => {
-    const before = typed.value
-    typed.value = carriedOver(before, urlsOf(former.current), urls)
-    const lost = Object.entries(before).filter(([url]) => !urls.includes(url))
-    if (Object.keys(typed.value).length < Object.keys(before).length) gone.value = lost
+    const { carried, lost } = carriedOver(typed.value, urlsOf(former.current), urls)
+    typed.value = carried
+    if (lost.length > 0) gone.value = lost
     former.current = item
   }, [item])
-  const done = () => {
-    typed.value = {}
+  /** @param sent - What was typed for the change. What was typed since then stays. */
+  const done = (sent: Typed) => {
+    const since = Object.entries(typed.value).filter(([i, text]) => text !== sent[Number(i)])
+    typed.value = Object.fromEntries(since)
     gone.value = []
     toast.value = 'The URLs are changed.'
   }
-  const save = async (webhooks: { url: string }[]) => {
+  const save = async (webhooks: { url: string }[], sent: Typed) => {
     try {
       const changed = await patch(item, { webhooks })
-      done()
+      former.current = changed.item // the places are the same
+      done(sent)
       onChanged(changed.item)
     } catch (error) {
       const { details } = toApiError(error)
@@ -90,7 +94,8 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
   }
   const submit = async (event: SubmitEvent) => {
     event.preventDefault()
-    const webhooks = urls.map((url) => ({ url: (typed.value[url] ?? url).trim() }))
+    const sent = typed.value
+    const webhooks = urls.map((url, i) => ({ url: (sent[i] ?? url).trim() }))
     problems.value = webhooks.flatMap(({ url }, i) =>
       url === '' ? [{ path: `webhooks[${i}].url`, message: 'A URL is needed.' }] : [],
     )
@@ -99,7 +104,15 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
       there !== undefined &&
       isSame(changedIn(item, there), ['webhooks']) &&
       isSame(urlsOf(there), wanted)
-    if (problems.value.length === 0) await change(() => save(webhooks), { isDone, done })
+    if (problems.value.length === 0) {
+      const wish = {
+        isDone,
+        done: () => {
+          done(sent)
+        },
+      }
+      await change(() => save(webhooks, sent), wish)
+    }
     const find = (what: string) => form.current?.querySelector<HTMLElement>(what)
     focusSoon(() => find('[aria-invalid=true]') ?? find('input'))
   }
@@ -126,10 +139,10 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
               path={`webhooks[${i}].url`}
               label={urls.length === 1 ? 'URL' : `URL ${i + 1}`}
               inputMode="url"
-              hint={hintOf(url, typed.value[url])}
-              value={typed.value[url] ?? url}
+              hint={hintOf(url, typed.value[i])}
+              value={typed.value[i] ?? url}
               onChange={(text) => {
-                typed.value = { ...typed.value, [url]: text }
+                typed.value = { ...typed.value, [i]: text }
               }}
               key={i}
             />
@@ -157,17 +170,23 @@ function hintOf(url: string, typed: string | undefined): string | undefined {
   return url.endsWith(`?${HIDDEN}`) ? 'The query is not shown, and stays as it is.' : undefined
 }
 
-/** What was typed, by the URLs of a newer version. An endpoint whose URL is new is the one at the same place. */
-function carriedOver(
-  typed: Readonly<Record<string, string>>,
-  before: readonly string[],
-  after: readonly string[],
-): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(typed).flatMap(([url, text]) => {
-      const moved = before.length === after.length ? after[before.indexOf(url)] : undefined
-      const at = after.includes(url) ? url : moved
-      return at === undefined ? [] : [[at, text]]
-    }),
-  )
+/** What was typed, by the places of a newer version, and what was typed for URLs that it does not have. */
+function carriedOver(typed: Typed, before: readonly string[], after: readonly string[]) {
+  const carried: Record<number, string> = {}
+  const lost: [url: string, text: string][] = []
+  for (const [i, text] of Object.entries(typed)) {
+    const place = placeIn(after, before, Number(i))
+    if (place === undefined) lost.push([before[Number(i)] ?? '', text])
+    else carried[place] = text
+  }
+  return { carried, lost }
+}
+
+/** Where an endpoint is in a newer version. One whose URL is new is at the same place. Endpoints with the same URL keep their order. */
+function placeIn(after: readonly string[], before: readonly string[], i: number) {
+  const isUrl = (url: string) => url === before[i]
+  const places = Array.from(after.keys()).filter((place) => after[place] === before[i])
+  if (places.length === 0) return before.length === after.length ? i : undefined
+  const isKnown = places.length === before.filter(isUrl).length
+  return isKnown ? places[before.slice(0, i).filter(isUrl).length] : undefined
 }

@@ -83,26 +83,28 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     focusSoon(() => element.current?.querySelector<HTMLElement>('[aria-invalid=true]'))
   }
 
-  const saved = (changed: SettingChanged) => {
+  /** @param sent - The form that was saved. What was typed since then stays. */
+  const saved = (changed: SettingChanged, sent: Form) => {
     newer.value = undefined
     before.current = changed.item
-    form.value = plan.formOf(changed.item.settings)
+    form.value = rebase(sent, form.value, plan.formOf(changed.item.settings)).form
     toast.value = changed.changed ? `${changed.item.name} is saved.` : 'Nothing has changed.'
     onSaved(changed, choice.value !== 'generated')
   }
 
-  const fail = async (error: unknown) => {
+  const fail = async (error: unknown, sent: Form) => {
     const { code, message, details } = toApiError(error)
     if (details.problems) refuse(details.problems)
     else if (code === 'version_mismatch' && item) {
-      await newest(kind, item.name).then((found) => {
+      const show = (found: Newest) => {
         const { item: there, isByOther } = found
-        const wanted = plan.settingsOf(form.value, item.settings)
+        const wanted = plan.settingsOf(sent, item.settings)
         // The answer to an earlier “Save” may have been lost, or the browser has repeated this one.
         const isAsWanted = there && isSaved(plan.formOf, wanted, there.settings, isByOther)
-        if (isAsWanted) saved({ item: there, changed: true, created: false, generated: {} })
+        if (isAsWanted) saved({ item: there, changed: true, created: false, generated: {} }, sent)
         else newer.value = found
-      }, fail)
+      }
+      await newest(kind, item.name).then(show, (other: unknown) => fail(other, sent))
     } else if (!item && (code === 'version_mismatch' || code === 'in_settings_file')) {
       refuse([{ path: 'name', message: `there is a ${kind} of this name already.` }])
     } else {
@@ -135,15 +137,16 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     // Once it is known to be deleted, each further try creates it again.
     if (!isGone) newer.value = undefined
     clashes.value = []
+    const sent = form.value
     try {
       const secrets = item ? {} : secretOf(secret?.field ?? '', choice.value, given.value)
       const settings = { ...(item?.settings ?? plan.initial), ...secrets }
       const version = isGone ? null : (item?.version ?? null)
-      const body = plan.settingsOf(form.value, settings)
+      const body = plan.settingsOf(sent, settings)
       const changed = await save(kind, name, body, version)
-      saved(changed)
+      saved(changed, sent)
     } catch (error) {
-      await fail(error)
+      await fail(error, sent)
     }
     isSaving.value = false
   }
@@ -180,7 +183,8 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
         </div>
       )}
       <Failure text={failure.value} />
-      <fieldset class="plain" disabled={isReadOnly}>
+      {/* Another view follows once it is created, which would not have what is typed meanwhile. */}
+      <fieldset class="plain" disabled={isReadOnly || (item === undefined && isSaving.value)}>
         <Mistakes.Provider value={byField}>
           {item === undefined && (
             <TextField

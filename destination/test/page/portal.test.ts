@@ -276,6 +276,40 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     ])
   })
 
+  test('changes one of two URLs that differ in the query alone, and keeps what is typed meanwhile', async () => {
+    const { running, crm, moved } = await lived()
+    const webhooks = [{ url: `${crm.url}?k=1` }, { url: `${crm.url}?k=2` }]
+    await ask(running, 'PATCH', '/destinations/acme-hook', { webhooks })
+    const page = await openAs(running, 'acme', '#/destinations/acme-hook')
+    const first = page.getByRole('textbox', { name: 'URL 1' })
+    const second = page.getByRole('textbox', { name: 'URL 2' })
+    await first.fill(moved.url)
+    expect(await second.inputValue()).toBe(`${crm.url}?•••`)
+    let answer: (() => void) | undefined
+    const asked = new Promise<void>((resolve) => {
+      void page.route('**/v1/portal/destinations/acme-hook', async (route) => {
+        if (route.request().method() === 'PATCH') {
+          resolve()
+          await new Promise<void>((answered) => {
+            answer = answered
+          })
+        }
+        await route.continue()
+      })
+    })
+    await page.getByRole('button', { name: 'Change' }).click()
+    await asked
+    await second.fill(`${crm.url}?k=3`)
+    answer?.()
+    await page.getByText('The URLs are changed.').waitFor()
+    expect(await first.inputValue()).toBe(moved.url)
+    expect(await second.inputValue()).toBe(`${crm.url}?k=3`)
+    const before = crm.received.length
+    await post(running, [track('acme-2')], 'acme')
+    await Promise.all([moved.has(1), crm.has(before + 1)])
+    expect(crm.received.at(-1)?.path).toBe('/hook?k=2')
+  })
+
   test('is in no frame of a site that the settings do not name', async () => {
     const { running } = await lived()
     const app = await embed(running.adminUrl)

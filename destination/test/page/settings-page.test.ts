@@ -300,6 +300,48 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     })
   })
 
+  test('what is typed while a change is saved stays, and a new one takes nothing until it is created', async () => {
+    const running = await start(withKey([]))
+    const page = await enter(running, '#/settings/new/source')
+    let answer: (() => void) | undefined
+    await page.route(/\/(?:sources|destinations)\/\w+$/, async (route) => {
+      if (route.request().method() === 'PUT') {
+        await new Promise<void>((resolve) => {
+          answer = resolve
+        })
+      }
+      await route.continue()
+    })
+    await page.getByLabel('Name').fill('app')
+    await button(page, 'Create').click()
+    await expect.poll(() => page.getByLabel('Name').isDisabled()).toBe(true)
+    answer?.()
+    await button(page, 'I have stored it').click()
+
+    await ask(running, 'PUT', '/destinations/vip', {
+      ...{ sources: ['app'], webhooks: [{ url: 'https://a.example.com/' }] },
+    })
+    await visit(page, '#/settings/destination/vip')
+    const form = page.getByRole('form', { name: 'Settings of vip' })
+    await form.getByRole('checkbox', { name: 'app' }).uncheck()
+    await form.getByLabel('Concurrency').fill('11')
+    await button(page, 'Save').click()
+    await expect.poll(() => button(page, 'Save').isDisabled()).toBe(true)
+    await form.getByLabel('Requests per second').fill('25')
+    answer?.()
+    await page.getByText('vip is saved.').waitFor()
+    expect(await form.getByLabel('Requests per second').inputValue()).toBe('25')
+    expect(await form.getByLabel('Concurrency').inputValue()).toBe('11')
+    await page.unroute(/\/(?:sources|destinations)\/\w+$/)
+    await button(page, 'Save').click()
+    await expect
+      .poll(async () => (await settingsOf(running, '/destinations/vip')).settings)
+      .toMatchObject({
+        ...{ sources: [] },
+        webhooks: [{ concurrency: 11, rateLimit: { requestsPerSecond: 25 } }],
+      })
+  })
+
   test('what somebody else has changed is shown before it is rotated, ended, enabled or deleted', async () => {
     const running = await start(withKey([]))
     await ask(running, 'PUT', '/sources/app', { writeKey: 'first' })
