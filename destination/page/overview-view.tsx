@@ -102,9 +102,13 @@ function FirstCall({ totals: { sources, destinations } }: Pick<Overview, 'totals
       <h2 id="first">No call yet since the start</h2>
       <p>Send the first call from the folder that contains the settings:</p>
       <pre tabIndex={0}>hookline-destination send track --event 'Order Completed' --user u1</pre>
-      <p>Or send it from any machine with a write key from the settings:</p>
+      {/* The page may be at an address of its own, which takes no calls. */}
+      <p>
+        Or send it from any machine that reaches the collector, which is at <code>listen</code> in
+        the settings, with a write key:
+      </p>
       <pre tabIndex={0}>
-        {`curl ${new URL('v1/track', location.href).href} -u WRITE_KEY: \\\n  -d '{"userId":"u1","event":"Order Completed"}'`}
+        {`curl COLLECTOR_URL/v1/track -u WRITE_KEY: \\\n  -d '{"userId":"u1","event":"Order Completed"}'`}
       </pre>
       <p>
         The call appears at once under <a href="#/live">Live</a>.

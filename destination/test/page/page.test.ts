@@ -1,5 +1,7 @@
 // The page as people use it. Everything behind it is real: the destination, its store, the endpoints.
+import { execFile } from 'node:child_process'
 import type { ServerResponse } from 'node:http'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Page, Route } from 'playwright-core'
 import type { RunningDestination } from '../../src/destination.js'
@@ -9,6 +11,7 @@ import {
   ADMIN_TOKEN,
   destination,
   endpoint,
+  KEY,
   post,
   settingsFor,
   start,
@@ -136,7 +139,13 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const page = await open(at(running, ''))
     await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
     await page.getByText('hookline-destination send track').waitFor()
-    await post(running, [track('m1')])
+    const command = await page.getByText('curl').innerText()
+    const given = { COLLECTOR_URL: running.url, WRITE_KEY: KEY }
+    const filledIn = command.replace(
+      /COLLECTOR_URL|WRITE_KEY/g,
+      (name) => given[name as 'WRITE_KEY'],
+    )
+    await promisify(execFile)('sh', ['-c', filledIn])
     await page.getByText('Everything is healthy. 1 call accepted').waitFor()
   })
 
