@@ -1,18 +1,21 @@
 // Who may read and who may change. With an admin token in the settings, both need it. Without one, nobody may change anything,
 // and only the machine of the destination may read.
-import { signal, useSignal } from '@preact/signals'
+import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { keepToken, token } from './api.js'
+import { API, keepToken, query, request } from './api.js'
+import type { Overview } from '../src/model/answers.js'
 import { leave } from './leaving.js'
 import { isPortal } from './portal.js'
 import {
   canWrite,
   forgetStatus,
   isRefused,
+  isRefusal,
   readStatus,
   status,
   toast,
+  toApiError,
   statusError,
 } from './state.js'
 
@@ -140,30 +143,65 @@ function forget(): void {
   })
 }
 
+/** The token that is being entered, and what is wrong with it. Both stay when the destination is away for a moment. */
+const entered = signal('')
+const problem = signal('')
+
+const NOT_ASCII =
+  'A token has only ASCII characters without spaces. Copy it again from the settings.'
+const NEITHER = 'This is neither the admin token nor the operator token from the settings.'
+
+/** @returns why a token is not used; `undefined` if it is the right one. */
+async function refusalOf(token: string): Promise<string | undefined> {
+  // Nothing else can be sent in a header, and the settings take no other token.
+  if (!/^[\x21-\x7e]+$/.test(token)) return NOT_ASCII
+  const headers = { Authorization: `Bearer ${token}` }
+  try {
+    const response = await request(`${API}/overview${query({ limit: 0 })}`, { headers })
+    const { access } = (await response.json()) as Overview
+    return access === 'reader' ? NEITHER : undefined
+  } catch (error) {
+    const failed = toApiError(error)
+    return isRefusal(failed)
+      ? NEITHER
+      : `${failed.message} The token is not checked yet: try it again.`
+  }
+}
+
 function TokenForm() {
-  const problem = useSignal('')
   const field = useRef<HTMLInputElement>(null)
   useEffect(() => {
     field.current?.focus()
   }, [])
   const submit = async (event: SubmitEvent) => {
     event.preventDefault()
-    const data = new FormData(event.currentTarget as HTMLFormElement)
-    const entered = (data.get('token') as string).trim()
-    if (entered === '') return
+    const token = entered.peek().trim()
+    if (token === '') return
     problem.value = ''
-    const before = token.peek()
-    keepToken(entered)
+    const refusal = await refusalOf(token)
+    if (refusal !== undefined) {
+      problem.value = refusal
+      return
+    }
+    entered.value = ''
+    keepToken(token)
     await readStatus()
-    if (canWrite.value && statusError.value === undefined) return
-    keepToken(before)
-    problem.value = 'This is neither the admin token nor the operator token from the settings.'
   }
   return (
     <form onSubmit={(event) => void submit(event)}>
       <label>
         Admin token or operator token
-        <input ref={field} name="token" type="password" autocomplete="off" required />
+        <input
+          ref={field}
+          name="token"
+          type="password"
+          autocomplete="off"
+          required
+          value={entered.value}
+          onInput={(event) => {
+            entered.value = event.currentTarget.value
+          }}
+        />
       </label>
       <p class="hint">This tab keeps the token until you close the tab.</p>
       {problem.value && (

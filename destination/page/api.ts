@@ -50,14 +50,15 @@ export function keepActor(value: string): void {
 }
 
 /**
- * Sends a request with the admin token, if there is one.
+ * Sends a request with the admin token, if there is one, or with the `Authorization` that is given.
  *
  * @throws {@link ApiError} with the code and message of an error answer, or with the code `unreachable` if the destination
  * does not answer. An aborted request throws the error of `fetch`.
  */
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers)
-  if (token.value !== '') headers.set('Authorization', `Bearer ${token.value}`)
+  if (token.value !== '' && !headers.has('Authorization'))
+    headers.set('Authorization', `Bearer ${token.value}`)
   const response = await fetch(path, { ...init, headers }).catch((error: unknown) => {
     if (init.signal?.aborted) throw error
     throw new ApiError('unreachable', 'The destination does not answer.')

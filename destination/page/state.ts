@@ -25,8 +25,12 @@ const REFUSALS = [
   'portal_link_expired',
 ]
 
+export const isRefusal = ({ code }: ApiError): boolean => REFUSALS.includes(code)
+
 /** Whether the destination refuses to show anything without the right admin token. */
-export const isRefused = computed(() => REFUSALS.includes(statusError.value?.code ?? ''))
+export const isRefused = computed(
+  () => statusError.value !== undefined && isRefusal(statusError.value),
+)
 
 /** When the status was last read: ms since the epoch, by the destination's clock. */
 export const lastReadAt = signal<number | undefined>(undefined)

@@ -467,6 +467,26 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     expect(await rows(page).count()).toBe(0)
   })
 
+  test('says what is wrong with a token, and keeps it while the destination is away', async () => {
+    const { running } = await lived()
+    const page = await open(at(running, '#/deliveries'), {}, LOST)
+    const field = page.getByLabel('Admin token')
+    const wrong = page.getByRole('alert')
+    await enterToken(page, 'tok€n-•••')
+    await wrong.filter({ hasText: 'only ASCII characters without spaces' }).waitFor()
+    expect(await field.inputValue()).toBe('tok€n-•••')
+    await page.route('**/v1/admin/**', (route) => route.abort())
+    await enterToken(page, ADMIN_TOKEN)
+    await wrong.filter({ hasText: 'The destination does not answer.' }).first().waitFor()
+    await field.waitFor({ state: 'detached' })
+    await page.unroute('**/v1/admin/**')
+    await field.waitFor()
+    expect(await field.inputValue()).toBe(ADMIN_TOKEN)
+    await page.getByRole('button', { name: 'Use token' }).click()
+    await rows(page).first().waitFor()
+    expect(await wrong.count()).toBe(0)
+  })
+
   test('says how to open it if the settings have no token, and it is not at a loopback address of its own', async () => {
     const running = await start(settingsFor([], { adminToken: undefined }))
     const page = await open(running.adminUrl, {}, /status of 403/)
