@@ -13,10 +13,12 @@ const FIELDS = ['message', 'error_description', 'detail', 'error', 'title', 'rea
  * @returns an empty string if neither says anything.
  */
 export function causeOf(error: string | null, response: string): string {
-  const line = response.trim() === '' ? (error ?? '') : withoutIds(lineOf(response))
-  const words = line.replace(/\s+/g, ' ').trim()
+  // Without a cause, a group of dead letters could not be told from all others of its status.
+  const words = inOneLine(withoutIds(lineOf(response))) || inOneLine(error ?? '')
   return words.length > MAX_LENGTH ? `${words.slice(0, MAX_LENGTH - 1)}…` : words
 }
+
+const inOneLine = (text: string): string => text.replace(/\s+/g, ' ').trim()
 
 /** The sentence of an answer that explains it: a field of its JSON, the title of its HTML, or else its first line. */
 function lineOf(response: string): string {
@@ -25,7 +27,7 @@ function lineOf(response: string): string {
       // The answer may be cut off, so it can't be parsed as a whole.
       const found = new RegExp(`"${field}"\\s*:\\s*("(?:[^"\\\\]|\\\\.)*")`).exec(response)?.[1]
       const text = found === undefined ? '' : unquoted(found)
-      if (text !== '') return text
+      if (text.trim() !== '') return text
     }
   }
   const title = /<(title|h1)[^>]*>([^<]+)</i.exec(response)?.[2]

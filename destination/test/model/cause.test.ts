@@ -8,6 +8,8 @@ describe('the cause of a failed attempt', () => {
     ['{"errors":[{"detail":"Say \\"please\\""}]}', 'Say "please"'],
     ['{"message":"cut off here","rest":"no end', 'cut off here'],
     ['{"other":1}', '{"other":1}'],
+    ['{"message":" ","reason":"No such user"}', 'No such user'],
+    ['{"message":" "}', '{"message":" "}'],
     ['<html><title>502 Bad Gateway</title></html>', '502 Bad Gateway'],
     ['first line\nsecond line', 'first line'],
     ['No user 550e8400-e29b-41d4-a716-446655440000', 'No user …'],
@@ -18,7 +20,10 @@ describe('the cause of a failed attempt', () => {
   })
 
   test('is the error where the answer says nothing', () => {
-    expect(causeOf('The endpoint answered 503.', ' ')).toBe('The endpoint answered 503.')
+    for (const response of ['', ' ', '<html><title> </title>', '<h1>\n</h1>']) {
+      const cause = causeOf('The endpoint answered 503.', response)
+      expect(cause).toBe('The endpoint answered 503.')
+    }
     expect(causeOf(null, '')).toBe('')
   })
 
