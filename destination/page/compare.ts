@@ -1,6 +1,6 @@
 // Compares the answers of attempts. This file uses no browser API, so that tests can run it in Node.
 import type { ShownAttempt } from '../src/model/answers.js'
-import { pretty } from './format.js'
+import { pretty } from './json.js'
 
 /** Attempts in a row that had the same answer. */
 export interface SameAnswers {

@@ -80,12 +80,3 @@ export const rate = (value: number): string =>
 
 /** A URL without `https://` and without a slash at the end. Other schemes stay. */
 export const shortUrl = (url: string): string => url.replace(/^https:\/\//, '').replace(/\/$/, '')
-
-/** Indented JSON. A text that isn't JSON is returned unchanged. */
-export function pretty(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2)
-  } catch {
-    return text
-  }
-}

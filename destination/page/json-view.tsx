@@ -1,48 +1,39 @@
 // JSON with colours, whose objects and lists can be folded.
 import type { ComponentChildren } from 'preact'
+import { parseJson, type Json } from './json.js'
 
 /** Lists and objects with more entries than this are folded at first, if they are not the outermost. */
 const FOLDED = 20
 
 /** Shows a text as JSON if it is JSON, and otherwise as it is. */
 export function JsonOrText({ text, label }: { text: string; label: string }) {
-  const parsed = parse(text)
+  // Numbers and words alone are JSON too, but they read better as the text that they are.
+  const json = /^\s*[[{]/.test(text) ? parseJson(text) : undefined
   return (
     <pre class="json" tabIndex={0} aria-label={label}>
-      {parsed === undefined ? text : <Value value={parsed.value} depth={0} after="" />}
+      {json === undefined ? text : <Value value={json} depth={0} after="" />}
     </pre>
   )
 }
 
-/** Numbers and words alone are JSON too, but they read better as the text that they are. */
-function parse(text: string): { value: unknown } | undefined {
-  if (!/^\s*[[{]/.test(text)) return undefined
-  try {
-    return { value: JSON.parse(text) as unknown }
-  } catch {
-    return undefined
-  }
-}
-
 interface ValueProps {
-  value: unknown
+  value: Json
   depth: number
   /** What follows the value: a comma, or nothing. */
   after: string
 }
 
 function Value({ value, depth, after }: ValueProps): ComponentChildren {
-  if (Array.isArray(value)) {
-    const items = value.map((item) => [undefined, item as unknown] as const)
+  if (value.kind === 'list') {
+    const items = value.items.map((item) => [undefined, item] as const)
     return <Block open="[" close={`]${after}`} items={items} depth={depth} />
   }
-  if (typeof value === 'object' && value !== null) {
-    return <Block open="{" close={`}${after}`} items={Object.entries(value)} depth={depth} />
+  if (value.kind === 'object') {
+    return <Block open="{" close={`}${after}`} items={value.members} depth={depth} />
   }
-  const kind = value === null ? 'null' : typeof value
   return (
     <>
-      <span class={`json-${kind}`}>{JSON.stringify(value)}</span>
+      <span class={`json-${value.kind}`}>{value.text}</span>
       {after}
     </>
   )
@@ -52,7 +43,7 @@ interface BlockProps {
   open: string
   close: string
   /** A list's items have no names. */
-  items: readonly (readonly [name: string | undefined, value: unknown])[]
+  items: readonly (readonly [name: string | undefined, value: Json])[]
   depth: number
 }
 
@@ -72,7 +63,7 @@ function Block({ open, close, items, depth }: BlockProps) {
         <div class="json-line" key={i}>
           {name !== undefined && (
             <>
-              <span class="json-name">{JSON.stringify(name)}</span>:{' '}
+              <span class="json-name">{name}</span>:{' '}
             </>
           )}
           <Value value={value} depth={depth + 1} after={i < items.length - 1 ? ',' : ''} />

@@ -1,13 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import {
-  clockMinute,
-  counted,
-  percent,
-  pretty,
-  seconds,
-  shortUrl,
-  span,
-} from '../../page/format.js'
+import { clockMinute, counted, percent, seconds, shortUrl, span } from '../../page/format.js'
 
 describe('a length of time', () => {
   test.each([
@@ -58,9 +50,4 @@ test('a time of another day has its day', () => {
 test('a URL goes without https, and keeps http', () => {
   expect(shortUrl('https://crm.example.com/')).toBe('crm.example.com')
   expect(shortUrl('http://crm.example.com/in')).toBe('http://crm.example.com/in')
-})
-
-test('JSON is spread over lines; what is none stays as it is', () => {
-  expect(pretty('{"a":[1]}')).toBe('{\n  "a": [\n    1\n  ]\n}')
-  expect(pretty('<html>')).toBe('<html>')
 })

@@ -879,7 +879,9 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   test('joins equal answers, compares those that differ, folds JSON, and copies a request as curl', async () => {
     const answers: Answer[] = [
       ...Array.from({ length: 2 }, (): Answer => (response) => {
-        response.writeHead(422, { 'x-seen': 'yes' }).end('{"error":{"message":"First"}}')
+        response
+          .writeHead(422, { 'x-seen': 'yes' })
+          .end('{"error":{"message":"First"},"trace":1234567890123456789}')
       }),
       (response) => {
         response.writeHead(400).end('{"error":{"message":"Second"}}')
@@ -915,6 +917,9 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.locator('.diff-new', { hasText: '"message": "Second"' }).waitFor()
     await page.getByText('Headers of the answer').first().click()
     await page.getByText('x-seen').waitFor()
+    const answer = page.getByLabel('Start of the answer').first()
+    await answer.getByText('1234567890123456789').waitFor()
+    await page.locator('.diff-old', { hasText: '"trace": 1234567890123456789' }).waitFor()
     const body = page.getByLabel('Body, indented')
     await body.getByText('"event"').waitFor()
     await body.locator('summary').first().click()
