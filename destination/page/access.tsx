@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { API, keepToken, query, request } from './api.js'
+import { API, keepActor, keepToken, query, request } from './api.js'
 import type { Overview } from '../src/model/answers.js'
 import { leave } from './leaving.js'
 import { isPortal } from './portal.js'
@@ -139,6 +139,8 @@ function forget(): void {
   leave(() => {
     forgetStatus()
     keepToken('')
+    // What the next person changes is not logged with this name.
+    keepActor('')
     toast.value = 'This tab no longer has the token.'
   })
 }

@@ -644,6 +644,21 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await first.getByText('maintenance').waitFor()
     const all = (await ask(running, 'GET', '/audit?limit=1000')).body as unknown as AuditLog
     expect(all.entries).toHaveLength(63)
+
+    // The name goes with the token.
+    await visit(page, '#/settings/audit')
+    expect(await actor.inputValue()).toBe('Zoë 李雷')
+    await button(page, 'Replay allowed').click()
+    await button(page, 'Forget the token').click()
+    await page.getByLabel('Admin token').fill(ADMIN_TOKEN)
+    await button(page, 'Use token').click()
+    await expect.poll(() => actor.inputValue()).toBe('')
+    await visit(page, '#/settings/source/app')
+    await page.getByLabel('Calls per second').fill('77')
+    await button(page, 'Save').click()
+    await page.getByText('app is saved.').waitFor()
+    await page.getByRole('link', { name: 'Its changes' }).click()
+    await first.getByText('127.0.0.1 changed the source app').waitFor()
   })
 
   test('a tenant is created with quotas, owns a source, and is deleted after it', async () => {
