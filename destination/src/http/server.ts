@@ -258,8 +258,9 @@ function errorHandler(log: ServerLog) {
     })
     if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
     if (refusal.status === 503) logUnavailable(error, refusal, path)
-    const { socket } = request.raw
-    unsent.set(socket, answerOf(refusal, path))
+    const { socket, destroyed } = request.raw
+    // A request that is destroyed may have no socket any more.
+    if (!destroyed) unsent.set(socket, answerOf(refusal, path))
     await drain(request.raw)
     unsent.delete(socket)
     return refuse(reply, refusal)
