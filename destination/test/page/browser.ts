@@ -74,6 +74,23 @@ export async function open(
   return page
 }
 
+/** Holds back what replaces or changes something. */
+export async function holdChanges(page: Page, path: string) {
+  const held: (() => void)[] = []
+  await page.route(path, async (route) => {
+    if (['PUT', 'PATCH'].includes(route.request().method())) {
+      await new Promise<void>((resolve) => held.push(resolve))
+    }
+    await route.continue()
+  })
+  return {
+    /** Waits until a change is held back. */
+    asked: () => expect.poll(() => held.length).toBe(1),
+    /** Lets it go on. */
+    release: () => held.shift()?.(),
+  }
+}
+
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /**

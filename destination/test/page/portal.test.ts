@@ -16,7 +16,7 @@ import type { Settings } from '../../src/settings/settings.js'
 import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { PATH } from '../openapi/document.js'
 import { ADMIN_TOKEN, endpoint, post, settingsFor, start, track } from '../run.js'
-import { barriers, chromiumPath, NAME, open, useBrowser } from './browser.js'
+import { barriers, chromiumPath, holdChanges, NAME, open, useBrowser } from './browser.js'
 
 /** A destination with a tenant that has deliveries, beside another one. */
 async function lived(changes: Partial<Settings> = {}) {
@@ -285,22 +285,11 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     const second = page.getByRole('textbox', { name: 'URL 2' })
     await first.fill(moved.url)
     expect(await second.inputValue()).toBe(`${crm.url}?•••`)
-    let answer: (() => void) | undefined
-    const asked = new Promise<void>((resolve) => {
-      void page.route('**/v1/portal/destinations/acme-hook', async (route) => {
-        if (route.request().method() === 'PATCH') {
-          resolve()
-          await new Promise<void>((answered) => {
-            answer = answered
-          })
-        }
-        await route.continue()
-      })
-    })
+    const changes = await holdChanges(page, '**/v1/portal/destinations/acme-hook')
     await page.getByRole('button', { name: 'Change' }).click()
-    await asked
+    await changes.asked()
     await second.fill(`${crm.url}?k=3`)
-    answer?.()
+    changes.release()
     await page.getByText('The URLs are changed.').waitFor()
     expect(await first.inputValue()).toBe(moved.url)
     expect(await second.inputValue()).toBe(`${crm.url}?k=3`)

@@ -5,7 +5,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import type { AuditLog, ManagedSetting } from '../../src/model/answers.js'
 import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
-import { barriers, chromiumPath, focused, open, useBrowser } from './browser.js'
+import { barriers, chromiumPath, focused, holdChanges, open, useBrowser } from './browser.js'
 
 /** The browser reports each answer that is no 2xx, and each that is lost. The page shows each of these to the person. */
 const REFUSED = /status of (?:400|401|404|409|412)|net::ERR_(?:FAILED|INTERNET_DISCONNECTED)/
@@ -303,19 +303,12 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
   test('what is typed while a change is saved stays, and a new one takes nothing until it is created', async () => {
     const running = await start(withKey([]))
     const page = await enter(running, '#/settings/new/source')
-    let answer: (() => void) | undefined
-    await page.route(/\/(?:sources|destinations)\/\w+$/, async (route) => {
-      if (route.request().method() === 'PUT') {
-        await new Promise<void>((resolve) => {
-          answer = resolve
-        })
-      }
-      await route.continue()
-    })
+    const changes = await holdChanges(page, '**/v1/admin/*/*')
     await page.getByLabel('Name').fill('app')
     await button(page, 'Create').click()
-    await expect.poll(() => page.getByLabel('Name').isDisabled()).toBe(true)
-    answer?.()
+    await changes.asked()
+    expect(await page.getByLabel('Name').isDisabled()).toBe(true)
+    changes.release()
     await button(page, 'I have stored it').click()
 
     await ask(running, 'PUT', '/destinations/vip', {
@@ -326,14 +319,15 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await form.getByRole('checkbox', { name: 'app' }).uncheck()
     await form.getByLabel('Concurrency').fill('11')
     await button(page, 'Save').click()
-    await expect.poll(() => button(page, 'Save').isDisabled()).toBe(true)
+    await changes.asked()
     await form.getByLabel('Requests per second').fill('25')
-    answer?.()
+    changes.release()
     await page.getByText('vip is saved.').waitFor()
     expect(await form.getByLabel('Requests per second').inputValue()).toBe('25')
     expect(await form.getByLabel('Concurrency').inputValue()).toBe('11')
-    await page.unroute(/\/(?:sources|destinations)\/\w+$/)
     await button(page, 'Save').click()
+    await changes.asked()
+    changes.release()
     await expect
       .poll(async () => (await settingsOf(running, '/destinations/vip')).settings)
       .toMatchObject({
