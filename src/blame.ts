@@ -14,8 +14,8 @@ const ISOLATE_STRIKES = 4
 const MAX_UNPROBED = 3
 
 /**
- * The farthest probe: more failing messages in a row count as an endpoint that fails for everything. Once a probe there has failed,
- * the next ones go anywhere before it, because the messages at the former places may be the only ones that fail.
+ * The farthest probe: more failing messages in a row count as an endpoint that fails for everything. Once a probe there has failed, or
+ * at the end of the line, the next ones go anywhere before it, because the messages at the former places may be the only ones that fail.
  */
 const MAX_PROBE_DISTANCE = 4_096
 
@@ -70,11 +70,11 @@ export class Blame {
   takeProbe(): Batch | undefined {
     if (!this.#isProbing) return undefined
     this.#isProbing = false
-    const distance =
-      this.#probeDistance > MAX_PROBE_DISTANCE
-        ? Math.ceil(Math.random() * MAX_PROBE_DISTANCE)
-        : this.#probeDistance
-    return (this.#probe = this.#line.takeBehind(distance))
+    const isNear = this.#probeDistance <= MAX_PROBE_DISTANCE
+    this.#probe =
+      (isNear ? this.#line.takeBehind(this.#probeDistance) : undefined) ??
+      this.#line.takeAnywhere(MAX_PROBE_DISTANCE)
+    return this.#probe
   }
 
   cancelProbe(): void {

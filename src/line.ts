@@ -42,21 +42,44 @@ export class Line {
     return piece
   }
 
-  /** Takes one message, so far behind the first one that was tried. If the line ends before, it takes any one behind the first. */
-  takeBehind(distance: number): Batch {
-    const tried = this.#tried.flatMap(({ entries }) => entries)
-    const [first] = tried
-    const find = (place: number) => {
-      const queued = this.#queue.findFrom(place)
-      const behind = tried.filter(({ sequence }) => sequence >= place)
-      return (queued ? [...behind, queued] : behind).sort((a, b) => a.sequence - b.sequence)[0]
+  /** Takes one message, so far behind the first one that was tried; `undefined` if the line ends before. */
+  takeBehind(distance: number): Batch | undefined {
+    const [first] = this.#tried
+    const entry = this.#findFrom((first?.entries[0]?.sequence ?? 0) + distance)
+    return entry && this.#takeAlone(entry)
+  }
+
+  /**
+   * Takes any one message behind the first one. The more were tried alone, the more seldom it is another one: each that leaves its
+   * batch has a request of its own later, also after an outage.
+   */
+  takeAnywhere(farthest: number): Batch {
+    const singles = this.#tried.slice(1).filter(({ entries }) => entries.length === 1)
+    const isOther = Math.random() * singles.length < 1
+    const known = isOther ? undefined : singles[Math.floor(Math.random() * singles.length)]
+    if (known) return this.#takeAlone(known.entries[0] as Entry)
+    for (
+      let far = Math.ceil(Math.random() * farthest);
+      far > 1;
+      far = Math.floor(Math.random() * far)
+    ) {
+      const batch = this.takeBehind(far)
+      if (batch) return batch
     }
-    let found: Entry | undefined
-    for (let far = distance; far > 0 && !found; far = Math.floor(Math.random() * far)) {
-      found = find((first?.sequence ?? 0) + far)
-    }
-    const entry = (found ?? find((first?.sequence ?? 0) + 1) ?? first) as Entry // it is not empty
-    if (tried.includes(entry)) return this.#takeTried(entry)
+    return this.takeBehind(1) ?? (this.takeBehind(0) as Batch) // it is not empty
+  }
+
+  #findFrom(place: number): Entry | undefined {
+    const queued = this.#queue.findFrom(place)
+    const all = this.#tried.flatMap(({ entries }) => entries)
+    if (queued) all.push(queued)
+    return all
+      .filter(({ sequence }) => sequence >= place)
+      .sort((a, b) => a.sequence - b.sequence)[0]
+  }
+
+  #takeAlone(entry: Entry): Batch {
+    if (this.#tried.some(({ entries }) => entries.includes(entry))) return this.#takeTried(entry)
     this.#queue.remove(entry)
     return createBatch([entry])
   }
