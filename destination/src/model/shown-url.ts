@@ -4,9 +4,11 @@
  * or `#` that is not escaped, or be a parameter. A port is no password.
  */
 export function withoutPassword(url: string): string {
-  return url
-    .replace(/(:\/+[^/?#:]*):(?!\d+[/?#]).*@/s, '$1:***@')
-    .replace(/([?&]password=)[^&#\s]+/i, '$1***')
+  const end = url.lastIndexOf('@')
+  // What comes before the password, of which the end is known: a search for both would take the square of the length.
+  const start = /^[^:]*:\/+[^/?#:]*:(?!\d+[/?#])/.exec(url.slice(0, Math.max(0, end)))?.[0]
+  const shown = start === undefined ? url : `${start}***${url.slice(end)}`
+  return shown.replace(/([?&]password=)[^&#\s]+/i, '$1***')
 }
 
 /**
