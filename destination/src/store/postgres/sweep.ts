@@ -258,7 +258,10 @@ export function prepareSweep({ query, schema, now }: Tables) {
     let changed = 0
     for (let slices = 0; slices < FAR_SLICES && changed < limit; slices++) {
       const rows = await query<Row>(lookAt, [now(), olderThanMs, far.waiting])
-      changed += await buryAll(sort(rows).waiting.slice(0, limit - changed), expired)
+      const { waiting } = sort(rows)
+      const room = limit - changed
+      changed += await buryAll(waiting.slice(0, room), expired)
+      if (waiting.length > room) break // the next sweep reads this slice again
       const last = rows.length === SLICE ? rows.at(-1) : undefined
       far.waiting = last ? last.id + 1 : 0
       if (!last) break
@@ -272,6 +275,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
       const values = [now(), olderThanMs, limit - changed, far.done]
       const [removed] = await query<Removed>(removeDone, values)
       changed += removed?.count ?? 0
+      if (changed >= limit) break // so does it here
       far.done = removed?.seen === SLICE ? (removed.last ?? 0) : 0
       if (far.done === 0) break
     }
