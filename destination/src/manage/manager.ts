@@ -46,7 +46,14 @@ import {
 } from './refusals.js'
 import type { Sealer } from './seal.js'
 import { generate, secretsIn, withSecrets, type Completed, type SecretField } from './secrets.js'
-import { changesBetween, exported, shownSetting, shownUrl, webhooksOf } from './shown.js'
+import {
+  changesBetween,
+  exported,
+  shownSetting,
+  shownUrl,
+  webhooksOf,
+  withoutDefaults,
+} from './shown.js'
 import { revisionOf, wishesFor } from './wanted.js'
 
 /** What a manager needs. */
@@ -217,7 +224,10 @@ export class Manager {
   patch(order: Order, patch: Fields): Promise<SettingChanged> {
     return this.#changePresent(order, 'update', ({ raw }) => ({
       // A null that is meant for no field there is stays, so that the check names it.
-      raw: { ...mergePatch(raw, patch), ...misspelledNulls(order.kind, patch) },
+      raw: {
+        ...mergePatch(withoutDefaults(order.kind, raw), patch),
+        ...misspelledNulls(order.kind, patch),
+      },
       generated: {},
     }))
   }

@@ -29,12 +29,16 @@ function fromTenant(tenant: Tenant): Fields {
 }
 
 /** The default of a burst follows its rate. If it was sent back as a value, it would stay what it is when the rate is changed. */
-function withoutDefault(limit: {
-  callsPerSecond?: number | undefined
-  burst?: number | undefined
-}) {
+function withoutDefault<Limit extends { callsPerSecond?: unknown; burst?: unknown }>(limit: Limit) {
   const { burst, ...rest } = limit
-  return burst === rest.callsPerSecond ? rest : limit
+  return String(burst) === String(limit.callsPerSecond) ? rest : limit
+}
+
+/** Stored settings without a burst that is its default: a former page and an export have sent it back as a value. */
+export function withoutDefaults(kind: Kind, raw: Fields): Fields {
+  const field = { source: 'rateLimit', tenant: 'quotas', destination: undefined }[kind]
+  const limit = field === undefined ? undefined : raw[field]
+  return field !== undefined && isFields(limit) ? { ...raw, [field]: withoutDefault(limit) } : raw
 }
 
 function fromDestination(destination: Destination): Fields {

@@ -595,6 +595,12 @@ describe('an update', () => {
     await ask(running, 'PATCH', '/sources/app', { rateLimit: { burst: 2000 } })
     const last = (await ask(running, 'GET', '/sources/app')).body.settings
     expect(last['rateLimit']).toEqual({ callsPerSecond: 1000, burst: 2000 })
+    // But the default, as a former page has stored it, follows the rate.
+    const stored = { rateLimit: { callsPerSecond: 5, burst: 5 } }
+    await ask(running, 'PUT', '/sources/stored', stored)
+    await ask(running, 'PATCH', '/sources/stored', { rateLimit: { callsPerSecond: 1000 } })
+    const patched = (await ask(running, 'GET', '/sources/stored')).body.settings
+    expect(patched['rateLimit']).toEqual({ callsPerSecond: 1000 })
   })
 
   test('that another one came before is refused, and changes nothing', async () => {
