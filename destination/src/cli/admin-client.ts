@@ -230,7 +230,8 @@ async function tryLocal(needed: readonly ('listen' | 'adminListen' | 'adminToken
 }
 
 /** Checks here what `fetch` would refuse with an error that shows the token. */
-function checkToken(token: string | undefined, name: string): string | undefined {
+function checkToken(given: string | undefined, name: string): string | undefined {
+  const token = given?.trim() // a file may end with a line break
   if (token === undefined || /^[\x21-\x7e]+$/.test(token)) return token
   const message = `${name} must be ASCII characters without spaces and line breaks, as every adminToken and operatorToken is.`
   throw new CommandError(EXIT.usage, message)

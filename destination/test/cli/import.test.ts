@@ -541,10 +541,31 @@ describe('import', { concurrent: true }, () => {
     writeFileSync(file, lines.replace('{"type":\n', `${JSON.stringify(call(2))}\n`))
     const refused = await run(args, { folder })
     expect(refused.code).toBe(2)
-    expect(refused.stderr).toMatch(/is not the file that was imported .* Give --restart/)
-    expect(await run([...args, '--restart'], { folder })).toMatchObject({ code: 0 })
+    expect(refused.stderr).toMatch(/is not the file that was imported .* give --restart/)
+    const restarted = await run([...args, '--restart'], { folder })
+    expect(restarted.code).toBe(0)
+    expect(restarted.stderr).toContain('history.ndjson keeps the name "shop-2025" of the import')
     expect(collector.ids.slice(2)).toEqual([first, expect.any(String), third])
     expect(progressOf(folder)).toMatchObject({ name: 'shop-2025' })
+  })
+
+  test('another file in the place of one that was imported gets the name that --restart is given', async ({
+    expect,
+  }) => {
+    await using collector = await collect()
+    const folder = folderOf(2, 0)
+    const file = join(folder, 'history.ndjson')
+    const args = ['import', 'history.ndjson', '--to', collector.url]
+    expect(await run([...args, '--name', 'jan'], { folder })).toMatchObject({ code: 0 })
+    // Its second line is the same, and another call.
+    writeFileSync(file, readFileSync(file, 'utf8').replace('u1', 'another'))
+    const refused = await run([...args, '--name', 'feb'], { folder })
+    expect(refused.stderr).toMatch(/If it is another file, also give --name/)
+    expect(await run([...args, '--restart', '--name', 'feb'], { folder })).toMatchObject({
+      code: 0,
+    })
+    expect(new Set(collector.ids).size).toBe(4)
+    expect(progressOf(folder)).toMatchObject({ name: 'feb' })
   })
 
   test('a signal that comes after the last line stops it while the collector is away, and the next one continues', async ({

@@ -235,6 +235,13 @@ describe('the command line', () => {
     expect(stderr).not.toMatch(/hunter2|tok€n|second-line|two words/)
   })
 
+  test('takes a token in HOOKLINE_ADMIN_TOKEN that ends with a line break', async () => {
+    const env = { HOOKLINE_ADMIN_TOKEN: 'from-a-file\n' }
+    const { stderr } = await run(['status', '--url', 'http://127.0.0.1:1'], { env })
+    expect(stderr).toContain('The port of http://127.0.0.1:1 cannot be used')
+    expect(stderr).not.toContain('HOOKLINE_ADMIN_TOKEN')
+  })
+
   test('refuses a token in HOOKLINE_ADMIN_TOKEN that no destination has, and does not show it', async () => {
     const env = { HOOKLINE_ADMIN_TOKEN: 'first-line\nsecond-line' }
     expect(await run(['status', '--url', 'http://127.0.0.1:1'], { env })).toEqual({

@@ -55,7 +55,10 @@ export function readProgress(path: string, file: string): Progress | undefined {
   if (!progress) return undefined
   const upTo = `imported up to line ${progress.line}`
   if (headOf(file, Number.parseInt(progress.head, 10)) !== progress.head)
-    throw new Error(`${file} is not the file that was ${upTo}. ${FIX}`)
+    throw new Error(
+      `${file} is not the file that was ${upTo}. If you have corrected it, give --restart to import the whole file. If it is another ` +
+        'file, also give --name, or name another progress file with --progress.',
+    )
   if (statSync(file).size < progress.offset)
     throw new Error(`${file} is shorter than it was when it was ${upTo}. ${FIX}`)
   return progress

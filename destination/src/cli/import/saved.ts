@@ -64,7 +64,16 @@ export function nameOf(
   before: Progress | undefined,
 ): string | undefined {
   const earlier = before ?? (options.restart && restarted(file, options))
-  if (!earlier) return options.name ?? (file === '-' ? '' : basename(file))
+  const isSame = before !== undefined || (earlier && isFileOf(earlier, file))
+  // It may be a corrected file or another one: whoever gives a name says that it is another import.
+  if (!earlier || (!isSame && options.name !== undefined)) {
+    return options.name ?? (file === '-' ? '' : basename(file))
+  }
+  if (!isSame && earlier.name !== undefined) {
+    console.error(
+      `${file} keeps the name ${JSON.stringify(earlier.name)} of the import before. If it is another file, stop, and give --name.`,
+    )
+  }
   if (options.name === undefined || options.name === earlier.name) return earlier.name
   const had =
     earlier.name === undefined
@@ -75,6 +84,10 @@ export function nameOf(
     `The import of ${file} ${had}, and keeps it, so that no call is forwarded twice. Leave out --name. ` +
       'To import the file a second time with ids of its own, also give --progress OTHER.',
   )
+}
+
+function isFileOf({ head }: Progress, file: string): boolean {
+  return headOf(file, Number.parseInt(head, 10)) === head
 }
 
 /**
