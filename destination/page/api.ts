@@ -86,7 +86,13 @@ interface Words extends Details {
 
 export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
   const response = await request(`${API}${path}`, abort === undefined ? {} : { signal: abort })
-  return (await response.json()) as T
+  const text = await response.text()
+  try {
+    return JSON.parse(text) as T
+  } catch {
+    // A login of a proxy in between answers 200, too.
+    throw new ApiError('unknown', 'Something other than the destination answers. Reload the page.')
+  }
 }
 
 export function post<T>(path: string, body: object): Promise<T> {
