@@ -531,6 +531,11 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const answers = [
       [{ status: 502, contentType: 'text/html', body: '<h1>Bad Gateway</h1>' }, 'the status 502.'],
       [{ status: 500, json: { error: internal } }, internal.message],
+      // A login that a proxy shows once its session is over.
+      [
+        { contentType: 'text/html', body: '<h1>Log in</h1>' },
+        'Something other than the destination',
+      ],
     ] as const
     for (const [answer, message] of answers) {
       await page.route('**/v1/admin/**', (route) => route.fulfill(answer))
