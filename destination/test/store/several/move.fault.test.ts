@@ -273,6 +273,21 @@ test('what was moved ends with the retention although younger messages came befo
   expect(await store.stats()).toMatchObject([{ destination: 'paused', fresh: 600, dead: 1 }])
 })
 
+test('old messages behind more younger ones than a sweep reads end some at a time', async () => {
+  const { open, advance } = await twoServers()
+  const store = await open()
+  const day = 86_400_000
+  const put = (count: number) =>
+    store.put(Array.from({ length: count }, () => newDelivery({ source: OF_HOME })))
+  for (let i = 0; i < 5; i++) await put(2_120)
+  advance(-8 * day)
+  await put(120)
+  advance(8 * day)
+  // The first sweep reads 10,000 rows, and each of the others has room for 50.
+  for (let i = 0; i < 5; i++) await store.sweep(7 * day, 50)
+  expect(await store.stats()).toMatchObject([{ fresh: 10_600, dead: 120 }])
+})
+
 test('one process moves, another is told so, and all processes follow', async () => {
   const { open } = await twoServers()
   const stores = await Promise.all([open(), open(), open()])
