@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { API, keepActor, keepToken, query, request } from './api.js'
+import { API, keepActor, keepToken, query, readJson, request } from './api.js'
 import type { Overview } from '../src/model/answers.js'
 import { leave } from './leaving.js'
 import { isPortal } from './portal.js'
@@ -160,7 +160,7 @@ async function refusalOf(token: string): Promise<string | undefined> {
   const headers = { Authorization: `Bearer ${token}` }
   try {
     const response = await request(`${API}/overview${query({ limit: 0 })}`, { headers })
-    const { access } = (await response.json()) as Overview
+    const { access } = await readJson<Overview>(response)
     return access === 'reader' ? NEITHER : undefined
   } catch (error) {
     const failed = toApiError(error)

@@ -85,12 +85,15 @@ interface Words extends Details {
 }
 
 export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
-  const response = await request(`${API}${path}`, abort === undefined ? {} : { signal: abort })
+  return readJson(await request(`${API}${path}`, abort === undefined ? {} : { signal: abort }))
+}
+
+/** @throws {@link ApiError} for what is no JSON: a login of a proxy in between is answered with 200, too. */
+export async function readJson<T>(response: Response): Promise<T> {
   const text = await response.text()
   try {
     return JSON.parse(text) as T
   } catch {
-    // A login of a proxy in between answers 200, too.
     throw new ApiError('unknown', 'Something other than the destination answers. Reload the page.')
   }
 }
@@ -113,7 +116,7 @@ export async function send<T>(
     ...{ method, headers },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   })
-  return (await response.json()) as T
+  return readJson(response)
 }
 
 /** A query such as `?a=1&b=2`. Fields that are `undefined` or empty are left out; without fields it is empty. */

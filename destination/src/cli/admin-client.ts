@@ -99,9 +99,8 @@ export interface Admin {
  */
 export async function findAdmin({ url, token, config }: AdminOptions): Promise<Admin> {
   const given =
-    token === undefined
-      ? checkToken(fromEnvironment('HOOKLINE_ADMIN_TOKEN'), 'HOOKLINE_ADMIN_TOKEN')
-      : checkToken(token, '--token')
+    checkToken(token, '--token') ??
+    checkToken(fromEnvironment('HOOKLINE_ADMIN_TOKEN'), 'HOOKLINE_ADMIN_TOKEN')
   const needed = [
     ...(url === undefined ? (['listen', 'adminListen'] as const) : []),
     ...(given === undefined ? (['adminToken'] as const) : []),
