@@ -90,10 +90,10 @@ export class Queue {
     return this.#cut(end)
   }
 
-  /** The first message of the closed batches from a place on, or else the last one. */
+  /** The first message of the closed batches from a place on. */
   findFrom(sequence: number): Entry | undefined {
     const closed = this.#entries.slice(this.#head, this.#closedTo) as Entry[]
-    return closed.find((entry) => entry.sequence >= sequence) ?? closed.at(-1)
+    return closed.find((entry) => entry.sequence >= sequence)
   }
 
   /** Takes one message of the closed batches, wherever it is. */
