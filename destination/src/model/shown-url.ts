@@ -6,7 +6,7 @@
 export function withoutPassword(url: string): string {
   const end = url.lastIndexOf('@')
   // What comes before the password, of which the end is known: a search for both would take the square of the length.
-  const start = /^[^:]*:\/+[^/?#:]*:(?!\d+[/?#])/.exec(url.slice(0, Math.max(0, end)))?.[0]
+  const start = /^[^/]*:\/+[^/?#:]*:(?!\d+[/?#])/.exec(url.slice(0, Math.max(0, end)))?.[0]
   const shown = start === undefined ? url : `${start}***${url.slice(end)}`
   return shown.replace(/([?&]password=)[^&#\s]+/i, '$1***')
 }
