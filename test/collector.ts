@@ -1,8 +1,9 @@
 // What the tests have in common: a collector that answers by script, a fetch that does, clients that are
 // closed when their test ends, and ways to wait that take no time of their own.
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import { connect, createServer as createTcpServer, type AddressInfo, type Socket } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { inject, onTestFinished, vi } from 'vitest'
 import {
@@ -84,6 +85,7 @@ export async function startCollector(atEnd = onTestFinished): Promise<Collector>
   let inFlight = 0
   let mostInFlight = 0
   let port = 0
+  let keeper: Socket | undefined
 
   const changed = () => {
     for (const check of checks) check()
@@ -165,6 +167,13 @@ export async function startCollector(atEnd = onTestFinished): Promise<Collector>
     })
   })
 
+  async function stop(): Promise<void> {
+    if (!server.listening) return
+    const closed = new Promise((resolve) => server.close(resolve))
+    for (const socket of sockets) socket.destroy()
+    await closed
+  }
+
   const collector: Collector = {
     get url() {
       return `http://127.0.0.1:${port}`
@@ -186,12 +195,12 @@ export async function startCollector(atEnd = onTestFinished): Promise<Collector>
     arrived: (count) => until(() => arrivals.length >= count),
     disconnected: () => until(() => sockets.size === 0),
     shut: async () => {
-      if (!server.listening) return
-      const closed = new Promise((resolve) => server.close(resolve))
-      for (const socket of sockets) socket.destroy()
-      await closed
+      await stop()
+      keeper ??= await keepPort(port)
     },
     open: async () => {
+      keeper?.resetAndDestroy()
+      keeper = undefined
       await new Promise<void>((resolve, reject) => {
         server.once('error', reject).listen(port, '127.0.0.1', resolve)
       })
@@ -199,8 +208,29 @@ export async function startCollector(atEnd = onTestFinished): Promise<Collector>
     },
   }
   await collector.open()
-  atEnd(() => collector.shut())
+  atEnd(async () => {
+    await stop()
+    keeper?.resetAndDestroy()
+  })
   return collector
+}
+
+/**
+ * Takes a port for a connection of our own: it refuses those of others, and the system gives it to nobody else.
+ * The clients of a shut collector would otherwise reach that of another test.
+ */
+async function keepPort(port: number): Promise<Socket> {
+  const server = createTcpServer((peer) => peer.on('error', () => undefined)).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const local = { localAddress: '127.0.0.1', localPort: port }
+  const socket = connect({
+    host: '127.0.0.1',
+    port: (server.address() as AddressInfo).port,
+    ...local,
+  })
+  socket.once('close', () => server.close())
+  await once(socket, 'connect')
+  return socket
 }
 
 function read(request: IncomingMessage, bytes: Buffer): Arrival {
