@@ -13,14 +13,8 @@ import type { Alerts, DeadLetterLimit, Destination, Settings } from '../settings
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type {
-  ClockPort,
-  ReadPort,
-  RecordChange,
-  RecordPort,
-  Servers,
-  StoredRecord,
-} from '../store/store.js'
+import type { Servers } from '../store/servers.js'
+import type { ClockPort, ReadPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
 import { ASK_AGAIN_MS, DeadLetters } from './dead-letters.js'
 import {

@@ -1,4 +1,4 @@
-import { HEARTBEAT_MS, WORKER_TIMEOUT_MS, type Workers } from '../store/store.js'
+import { HEARTBEAT_MS, WORKER_TIMEOUT_MS, type Workers } from '../store/workers.js'
 import { MAX_PROBE_MS, PROBE_MS } from './breaker.js'
 import type { DestinationQueue } from './destination-queue.js'
 import type { EndpointQueue } from './endpoint-queue.js'

@@ -3,7 +3,7 @@ import type { CollectEvents } from '../collect/routes.js'
 import type { DeliverEvents } from '../deliver/deliverer.js'
 import type { EnqueueEvents } from '../enqueue/enqueue.js'
 import type { FollowerEvents } from '../store/follower.js'
-import type { ServerState } from '../store/store.js'
+import type { ServerState } from '../store/servers.js'
 
 /** Everything that happens in a destination. Each stage names its own events. */
 export interface Events

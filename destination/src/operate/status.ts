@@ -17,7 +17,8 @@ import type { History } from '../observe/history.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
-import type { ReadPort, Servers, ServerState, Store } from '../store/store.js'
+import type { Servers, ServerState } from '../store/servers.js'
+import type { ReadPort, Store } from '../store/store.js'
 import { formerDestinations } from './warnings.js'
 
 /** What the status needs. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { destinationQueues } from '../../src/deliver/destination-queues.js'
 import { SharedBreakers } from '../../src/deliver/shared-breakers.js'
-import { HEARTBEAT_MS, WORKER_TIMEOUT_MS, type Workers } from '../../src/store/store.js'
+import { HEARTBEAT_MS, WORKER_TIMEOUT_MS, type Workers } from '../../src/store/workers.js'
 import { MemoryWorkers } from '../simulation/memory-store.js'
 
 test('a worker whose endpoints are all down, with a slow store, is not taken for gone', async () => {

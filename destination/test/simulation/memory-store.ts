@@ -16,13 +16,12 @@ import {
   LEASE_MS,
   NEWEST,
   RETRIED_MS,
-  WORKER_TIMEOUT_MS,
   type DueLane,
   type OnExpired,
   type ReplayLane,
   type Store,
-  type Workers,
 } from '../../src/store/store.js'
+import { WORKER_TIMEOUT_MS, type Workers } from '../../src/store/workers.js'
 import { LANES } from '../../src/store/states.js'
 import { StoreError } from '../../src/store/store-error.js'
 

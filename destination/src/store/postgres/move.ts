@@ -1,7 +1,7 @@
 import type { Copy, DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, stateOf } from '../states.js'
 import { StoreError } from '../store-error.js'
-import type { Moved, MovePort, OwnShare } from '../store.js'
+import type { Moved, MovePort, OwnShare } from '../servers.js'
 import type { Connection, RunQuery } from './connection.js'
 import { DUE_AT, PARKED_MS } from './states.js'
 import { NOW, type Tables } from './tables.js'

@@ -1,5 +1,6 @@
 import type { DeliveryId, NewDelivery } from '../../model/delivery.js'
-import { LEASE_MS, type OwnShare } from '../store.js'
+import type { OwnShare } from '../servers.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import { SKIPPED } from '../states.js'
 import { storedState } from './states.js'

@@ -1,7 +1,7 @@
 import { MAX_SERVERS, floorOf } from '../server-ids.js'
 import { FIRST_EPOCH, SHARES, spread } from '../shares.js'
 import { StoreError } from '../store-error.js'
-import type { Directory, ServerIdentity } from '../store.js'
+import type { Directory, ServerIdentity } from '../servers.js'
 import type { Connection, RunQuery } from './connection.js'
 import { hasTable } from './schema.js'
 import type { Tables } from './tables.js'

@@ -17,6 +17,7 @@ import type {
 } from '../../model/delivery.js'
 import type { Clock } from '../../model/clock.js'
 import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
+import type { ServerPort } from '../servers.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -31,12 +32,11 @@ import type {
   RecordKey,
   Records,
   ReplayLane,
-  ServerPort,
   Store,
   StoredRecord,
   Sync,
-  Workers,
 } from '../store.js'
+import type { Workers } from '../workers.js'
 import { idOf, serverOf } from '../server-ids.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'

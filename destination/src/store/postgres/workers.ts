@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { WORKER_TIMEOUT_MS, type DownEndpoint, type Workers } from '../store.js'
+import { WORKER_TIMEOUT_MS, type DownEndpoint, type Workers } from '../workers.js'
 import { fromStored, toStored } from '../text.js'
 import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'

@@ -1,5 +1,5 @@
 import { StoreError } from '../store-error.js'
-import type { Directory, OwnShare, ServerState, SharePlace } from '../store.js'
+import type { Directory, OwnShare, ServerState, SharePlace } from '../servers.js'
 import { shareOf } from '../shares.js'
 import type { Server } from './server.js'
 

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { StoreError } from '../store-error.js'
-import type { Directory, MoveProgress, OwnShare, Servers } from '../store.js'
+import type { Directory, MoveProgress, OwnShare, Servers } from '../servers.js'
 import type { Server } from './server.js'
 
 /** In ms: the wait before messages that were being sent are looked for again. */

@@ -1,6 +1,7 @@
 import { FIRST_EPOCH } from '../shares.js'
 import { StoreError } from '../store-error.js'
-import type { Directory, ServerIdentity, ServerState, Store } from '../store.js'
+import type { Directory, ServerIdentity, ServerState } from '../servers.js'
+import type { Store } from '../store.js'
 import { Directories } from './directory.js'
 import { PATIENCE_MS } from './patience.js'
 import { isAway, Server, type ServerParts, type ServerStore } from './server.js'

@@ -1,6 +1,7 @@
 import type { DeliveryId } from '../../model/delivery.js'
 import { StoreError } from '../store-error.js'
-import type { ServerPort, ServerState, Store } from '../store.js'
+import type { ServerPort, ServerState } from '../servers.js'
+import type { Store } from '../store.js'
 
 /** In ms: how often a server that is away is tried again. */
 const RETRY_MS = 1_000

@@ -24,6 +24,7 @@ import { joined } from '../dead-groups.js'
 import { fromOf } from '../purge-pages.js'
 import { ceilingOf, floorOf, serverOf } from '../server-ids.js'
 import { retryLane } from '../states.js'
+import type { Servers } from '../servers.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -38,12 +39,11 @@ import type {
   RecordKey,
   Records,
   ReplayLane,
-  Servers,
   Store,
   StoredRecord,
   Sync,
-  Workers,
 } from '../store.js'
+import type { Workers } from '../workers.js'
 import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
 import type { Directories, Place } from './directory.js'
