@@ -18,7 +18,6 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type { Clock } from '../../model/clock.js'
-import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
 import { unsent } from '../../model/unsent.js'
 import { joined } from '../dead-groups.js'
 import { fromOf } from '../purge-pages.js'
@@ -26,22 +25,16 @@ import { ceilingOf, floorOf, serverOf } from '../server-ids.js'
 import { retryLane } from '../states.js'
 import type { Servers } from '../servers.js'
 import type {
-  AudienceDestination,
-  CaughtUp,
+  AudiencePort,
+  HistoryPort,
+  MoveRecordsPort,
+  RecordPort,
   DeadCounts,
   DueLane,
-  Left,
-  LogEntry,
-  MemberMessage,
   OnExpired,
   Purged,
-  RecordChange,
-  RecordKey,
-  Records,
   ReplayLane,
   Store,
-  StoredRecord,
-  Sync,
 } from '../store.js'
 import type { Workers } from '../workers.js'
 import { StoreError } from '../store-error.js'
@@ -62,7 +55,13 @@ const PAUSE_MS = 50
 /** The bits of an id within a part of the index by user; see `purge-pages.ts`. */
 const CUT = 2 ** 12
 
-/** What the answers of several servers lack. */
+/** The methods for what does not belong to a source. */
+type AtHome = Exclude<
+  keyof HistoryPort | keyof AudiencePort | keyof RecordPort | keyof MoveRecordsPort,
+  'onRecords'
+>
+
+/** The answers of the servers, and which could not be asked. */
 interface Asked<T> {
   answers: { server: Server; answer: T }[]
   /** The names of the servers that could not be asked. */
@@ -83,6 +82,19 @@ export class SeveralStore implements Store {
   readonly workers: Workers
   readonly servers: Servers
   readonly clock: Clock
+  readonly addHistory = this.#atHome('addHistory')
+  readonly history = this.#atHome('history')
+  readonly beginSync = this.#atHome('beginSync')
+  readonly join = this.#atHome('join')
+  readonly leave = this.#atHome('leave')
+  readonly catchUp = this.#atHome('catchUp')
+  readonly forgetDestinations = this.#atHome('forgetDestinations')
+  readonly writeRecords = this.#atHome('writeRecords')
+  readonly records = this.#atHome('records')
+  readonly recordLog = this.#atHome('recordLog')
+  readonly forgetRecords = this.#atHome('forgetRecords')
+  readonly copyRecordsIn = this.#atHome('copyRecordsIn')
+  readonly copyLogIn = this.#atHome('copyLogIn')
   readonly #home: Server
   /** In the order of their numbers. */
   readonly #all: readonly Server[]
@@ -313,19 +325,6 @@ export class SeveralStore implements Store {
     return { counts, ...(away.length > 0 && { away }) }
   }
 
-  addHistory(counts: HistoryCounts[]): Promise<void> {
-    return this.#home.ask((store) => store.addHistory(counts))
-  }
-
-  history(
-    span: HistorySpan,
-    since: number,
-    after: HistoryPlace | undefined,
-    limit: number,
-  ): Promise<HistoryRow[]> {
-    return this.#home.ask((store) => store.history(span, since, after, limit))
-  }
-
   async replay(
     ids: readonly DeliveryId[],
     withDone: boolean,
@@ -447,62 +446,9 @@ export class SeveralStore implements Store {
     return this.#ofSources(copies, (store, own) => store.copiesOf(own))
   }
 
-  beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
-    return this.#home.ask((store) => store.beginSync(audience, destinations))
-  }
-
-  join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
-    return this.#home.ask((store) => store.join(sync, members, messages))
-  }
-
-  leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
-    return this.#home.ask((store) => store.leave(sync, from, limit, messages))
-  }
-
-  catchUp(
-    sync: Sync,
-    limit: number,
-    arrivals: MemberMessage[],
-    departures: MemberMessage[],
-  ): Promise<CaughtUp> {
-    return this.#home.ask((store) => store.catchUp(sync, limit, arrivals, departures))
-  }
-
-  forgetDestinations(names: readonly string[]): Promise<void> {
-    return this.#home.ask((store) => store.forgetDestinations(names))
-  }
-
-  writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
-    return this.#home.ask((store) => store.writeRecords(changes, unchangedSince))
-  }
-
-  records(after: number, limit: number): Promise<Records> {
-    return this.#home.ask((store) => store.records(after, limit))
-  }
-
-  recordLog(
-    about: RecordKey | undefined,
-    before: number | undefined,
-    limit: number,
-  ): Promise<LogEntry[]> {
-    return this.#home.ask((store) => store.recordLog(about, before, limit))
-  }
-
-  forgetRecords(olderThanMs: number, limit: number): Promise<number> {
-    return this.#home.ask((store) => store.forgetRecords(olderThanMs, limit))
-  }
-
   onRecords(listener: () => void): void {
     // The home is open from the start.
     this.#home.store?.onRecords?.(listener)
-  }
-
-  copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {
-    return this.#home.ask((store) => store.copyRecordsIn(records, after))
-  }
-
-  copyLogIn(entries: readonly LogEntry[]): Promise<void> {
-    return this.#home.ask((store) => store.copyLogIn(entries))
   }
 
   close(): Promise<void> {
@@ -618,6 +564,15 @@ export class SeveralStore implements Store {
   #hearSettled(): void {
     const listener = this.#settledListener
     if (listener) for (const { store } of this.#all) store?.onSettled(listener)
+  }
+
+  /** A method that asks the home alone. */
+  #atHome<Name extends AtHome>(name: Name): Store[Name] {
+    const ask = (...given: unknown[]) =>
+      this.#home.ask((store) =>
+        (store[name] as (...given: unknown[]) => Promise<unknown>).apply(store, given),
+      )
+    return ask as Store[Name]
   }
 
   #ofWorkers<T>(question: (workers: Workers) => Promise<T>): Promise<T> {
