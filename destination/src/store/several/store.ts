@@ -1,4 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises'
 import type {
   Claim,
   Copy,
@@ -39,18 +38,13 @@ import type {
 import type { Workers } from '../workers.js'
 import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
-import type { Directories, Place } from './directory.js'
+import type { Directories } from './directory.js'
 import { merge, placesOf, sumOf, Sums } from './merge.js'
 import { moveShares } from './move.js'
 import { endOf } from './patience.js'
+import { Putting } from './putting.js'
 import { isAway, type Server, type ServerStore } from './server.js'
 import { Settling } from './settling.js'
-
-/** How often a put looks for the present owner of a share. */
-const TRIES = 5
-
-/** In ms: the wait before the third time. A share that moves has no owner for a moment. It is longer for each further time. */
-const PAUSE_MS = 50
 
 /** The bits of an id within a part of the index by user; see `purge-pages.ts`. */
 const CUT = 2 ** 12
@@ -101,6 +95,7 @@ export class SeveralStore implements Store {
   readonly #byNumber: ReadonlyMap<number, Server>
   readonly #directories: Directories
   readonly #claiming: Claiming
+  readonly #putting: Putting
   readonly #patienceMs: number
   readonly #settlings: ReadonlyMap<Server, Settling>
   readonly #sums = new Sums()
@@ -133,6 +128,12 @@ export class SeveralStore implements Store {
       (server) => !this.#settlingOf(server).isFailing,
       patienceMs,
     )
+    this.#putting = new Putting(
+      home,
+      directories,
+      this.#claiming,
+      (server) => !this.#settlingOf(server).isFailing,
+    )
     this.servers = {
       onChange,
       list: () => [...servers.map(({ state }) => state), ...directories.unknown],
@@ -161,7 +162,7 @@ export class SeveralStore implements Store {
     return inParts(
       deliveries,
       ({ source }) => source,
-      (source, own) => this.#putOf(source, own),
+      (source, own) => this.#whileOpen(() => this.#putting.put(source, own)),
     )
   }
 
@@ -464,80 +465,6 @@ export class SeveralStore implements Store {
     await Promise.all(this.#all.map((server) => server.close()))
   }
 
-  async #putOf(source: string, deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
-    return this.#whileOpen(async () => {
-      for (let tries = 1; ; tries++) {
-        const place = this.#directories.placeOf(source)
-        const ids = await this.#putUnknown(place, deliveries)
-        if (ids) return ids
-        if (tries === TRIES) {
-          const message = `server ${place.server.name}: the messages of ${source} are moving to another server.`
-          throw new StoreError('failed', message, { server: place.server.name })
-        }
-        if (tries > 1) {
-          // The owner does not have the share any more, although the present directory says so.
-          if (place.isLeaving) await this.#handOver(place)
-          await pause((tries - 1) * PAUSE_MS)
-        }
-        await this.#directories.refresh()
-      }
-    })
-  }
-
-  /** Completes a move that was interrupted after the share was taken away. */
-  #handOver({ share }: Place): Promise<void> {
-    return this.#home.ask((store) => store.asServer.moving.handOver([share]))
-  }
-
-  /** Puts what no former owner of the share has. */
-  async #putUnknown(
-    place: Place,
-    deliveries: NewDelivery[],
-  ): Promise<(DeliveryId | undefined)[] | undefined> {
-    if (place.former.length === 0) return this.#putAt(place, deliveries)
-    const answers = await Promise.all(
-      place.former.map(({ server, isMoving }) => knownAt(server, isMoving, deliveries)),
-    )
-    const isNew = deliveries.map((_, i) => !answers.some((known) => known[i]))
-    const ids = await this.#putAt(
-      place,
-      deliveries.filter((_, i) => isNew[i]),
-    )
-    if (!ids) return undefined
-    const left = ids.values()
-    return isNew.map((is) => (is ? left.next().value : undefined))
-  }
-
-  async #putAt(
-    { server, share }: Place,
-    deliveries: NewDelivery[],
-  ): Promise<(DeliveryId | undefined)[] | undefined> {
-    // Results would pile up, as long as the server takes messages but no results.
-    if (this.#settlingOf(server).isFailing) {
-      const message = `server ${server.name}: it does not take the results of attempts.`
-      throw new StoreError('failed', message, {
-        ...{ server: server.name, cause: server.error, isUnreachable: server.isAway },
-      })
-    }
-    const ids = await this.#putOwn(server, deliveries, share)
-    for (const { destination, state } of ids ? deliveries : []) {
-      if (state !== 'leased' && state !== 'skipped') this.#claiming.note(server, destination, state)
-    }
-    return ids
-  }
-
-  /** Says of a server whether it takes messages: it may be full, and answer everything else. */
-  async #putOwn(server: Server, deliveries: NewDelivery[], share: Place['share']) {
-    try {
-      const ids = await server.ask((store) => store.asServer.putOwn(deliveries, share))
-      server.noteSuccess('put')
-      return ids
-    } catch (error) {
-      if (error instanceof StoreError && error.mayPass) server.noteFailure('put', error)
-      throw error
-    }
-  }
-
   #settlingOf(server: Server): Settling {
     // There is one for each server.
     return this.#settlings.get(server) as Settling
@@ -764,31 +691,6 @@ async function inParts<Item, Key, Result>(
     }),
   )
   return results
-}
-
-/**
- * Which messages a former owner of a share has.
- *
- * @throws StoreError if it is away while messages are moved from it. Later it is left out: nothing should wait for the server that a
- * share has left, and a message that comes twice is better than one that is not taken.
- */
-async function knownAt(
-  server: Server,
-  isMoving: boolean,
-  deliveries: NewDelivery[],
-): Promise<boolean[]> {
-  const ask = () => server.ask((store) => store.asServer.knows(deliveries))
-  try {
-    return await ask().catch((error: unknown) => {
-      // A connection that was cut says nothing of the server.
-      const isCut = error instanceof StoreError && error.isUnreachable && !server.isAway
-      if (isCut) return ask()
-      throw error
-    })
-  } catch (error) {
-    if (isMoving || !isAway(error)) throw error
-    return []
-  }
 }
 
 function ignoreAway(error: unknown): void {
