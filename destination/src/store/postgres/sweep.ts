@@ -275,7 +275,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
       const values = [now(), olderThanMs, limit - changed, far.done]
       const [removed] = await query<Removed>(removeDone, values)
       changed += removed?.count ?? 0
-      if (changed >= limit) break // so does it here
+      if (changed >= limit) break // the next sweep reads this slice again
       far.done = removed?.seen === SLICE ? (removed.last ?? 0) : 0
       if (far.done === 0) break
     }

@@ -115,7 +115,7 @@ export class Server {
     if (this.#errors.delete(work)) this.#parts.changed(this.state)
   }
 
-  /** Calls no more than the questions under way. */
+  /** Stops trying to reach the server, waits for the questions under way, and closes the store. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
@@ -124,7 +124,10 @@ export class Server {
     await this.#store?.close()
   }
 
-  /** One that answers is asked whether it works for others. It may take its time for that, unless it did not answer before. */
+  /**
+   * After a question that failed, pings the server: only if the ping fails too is the server away. If the question got no answer at all,
+   * a ping that takes longer than {@link CHECK_MS} has failed, too.
+   */
   #suspect(store: ServerStore, error: StoreError): void {
     if (this.#isClosed || this.#isSuspected) return
     this.#isSuspected = true
