@@ -199,6 +199,29 @@ async function ping({ query, schema }: Tables): Promise<void> {
   )
 }
 
+/** What needs only the tables. What also tells or asks other parts of the store is prepared where these are at hand. */
+function prepareAll(tables: Tables) {
+  return {
+    ping: () => ping(tables),
+    due: prepareDue(tables),
+    trace: prepareTrace(tables),
+    get: prepareGet(tables),
+    search: prepareFind(tables),
+    deadGroups: prepareDeadGroups(tables),
+    deadCounts: prepareDeadCounts(tables),
+    history: prepareHistory(tables),
+    replay: prepareReplay(tables),
+    stats: prepareStats(tables),
+    sweep: prepareSweep(tables),
+    discard: prepareDiscard(tables),
+    copy: prepareCopy(tables),
+    audience: prepareAudience(tables),
+    purge: preparePurge(tables),
+    gone: prepareGone(tables),
+    records: prepareRecords(tables),
+  }
+}
+
 class PostgresStore implements Store {
   readonly workers: Workers
   readonly liveWorkers: () => Promise<number>
@@ -206,30 +229,14 @@ class PostgresStore implements Store {
   readonly asServer?: ServerPort
   readonly #connection: Connection
   readonly #notifications: Notifications
+  readonly #do: ReturnType<typeof prepareAll>
   readonly #claim: (claims: Claim[]) => Promise<Delivery[]>
-  readonly #due: () => Promise<DueLane[]>
-  readonly #ping: () => Promise<void>
   readonly #others: () => Promise<Others | undefined>
-  readonly #trace: (messageId: string) => Promise<Trace[]>
-  readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
-  readonly #search: ReturnType<typeof prepareFind>
-  readonly #deadGroups: ReturnType<typeof prepareDeadGroups>
-  readonly #deadCounts: ReturnType<typeof prepareDeadCounts>
-  readonly #history: ReturnType<typeof prepareHistory>
-  readonly #replay: ReturnType<typeof prepareReplay>
-  readonly #stats: ReturnType<typeof prepareStats>
-  readonly #sweep: ReturnType<typeof prepareSweep>
-  readonly #discard: (destination: string, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: SettleRounds
   readonly #finishSettling: () => Promise<void>
   readonly #takeRefused: () => number
   readonly #leaveWorkers: () => Promise<void>
-  readonly #copy: ReturnType<typeof prepareCopy>
-  readonly #audience: ReturnType<typeof prepareAudience>
-  readonly #purge: ReturnType<typeof preparePurge>
-  readonly #gone: ReturnType<typeof prepareGone>
-  readonly #records: ReturnType<typeof prepareRecords>
   readonly #underWay = new Set<Promise<unknown>>()
   #settledListener: ((settlements: readonly Settlement[]) => void) | undefined
   #closing: Promise<void> | undefined
@@ -248,25 +255,9 @@ class PostgresStore implements Store {
     this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
     this.#notifications = new Notifications(connection, tables.schema, (ids) => this.gone(ids))
-    this.#copy = prepareCopy(tables)
-    this.#audience = prepareAudience(tables)
-    this.#purge = preparePurge(tables)
-    this.#gone = prepareGone(tables)
-    this.#records = prepareRecords(tables)
-    this.#ping = () => ping(tables)
+    this.#do = prepareAll(tables)
     // Whoever knows that it is one of several asks the others, too.
     this.#others = () => (isServer ? Promise.resolve(undefined) : othersOf(tables, tables.schema))
-    this.#due = prepareDue(tables)
-    this.#trace = prepareTrace(tables)
-    this.#get = prepareGet(tables)
-    this.#search = prepareFind(tables)
-    this.#deadGroups = prepareDeadGroups(tables)
-    this.#deadCounts = prepareDeadCounts(tables)
-    this.#history = prepareHistory(tables)
-    this.#replay = prepareReplay(tables)
-    this.#stats = prepareStats(tables)
-    this.#sweep = prepareSweep(tables)
-    this.#discard = prepareDiscard(tables)
     const put = preparePut(tables)
     this.#puts = new Rounds(async (deliveries) => {
       const ids = await put(deliveries)
@@ -298,7 +289,7 @@ class PostgresStore implements Store {
   }
 
   due(): Promise<DueLane[]> {
-    return this.#whileOpen(() => this.#due())
+    return this.#whileOpen(() => this.#do.due())
   }
 
   async settle(settlements: Settlement[]): Promise<number> {
@@ -313,42 +304,42 @@ class PostgresStore implements Store {
 
   ping(): Promise<void> {
     return this.#whileOpen(async () => {
-      await this.#ping()
+      await this.#do.ping()
       await this.#requireAll()
     })
   }
 
   trace(messageId: string): Promise<Trace[]> {
     return this.#whenComplete(
-      () => this.#trace(messageId),
+      () => this.#do.trace(messageId),
       (found) => found.length > 0,
     )
   }
 
   stats(): Promise<Stats[]> {
-    return this.#whileOpen(() => this.#stats.stats())
+    return this.#whileOpen(() => this.#do.stats.stats())
   }
 
   completeStats(): Promise<Stats[]> {
     return this.#whenComplete(
-      () => this.#stats.count(),
+      () => this.#do.stats.count(),
       () => false,
     )
   }
 
   get(id: DeliveryId): Promise<Trace | undefined> {
     return this.#whenComplete(
-      () => this.#get(id),
+      () => this.#do.get(id),
       (found) => found !== undefined,
     )
   }
 
   find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
-    return this.#withAway(() => this.#search.find(filter, idOf(before), limit))
+    return this.#withAway(() => this.#do.search.find(filter, idOf(before), limit))
   }
 
   match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
-    return this.#withAway(() => this.#search.match(filter, before, limit))
+    return this.#withAway(() => this.#do.search.match(filter, before, limit))
   }
 
   deadGroups(
@@ -356,17 +347,17 @@ class PostgresStore implements Store {
     before: DeadPlace | undefined,
     limit: number,
   ): Promise<DeadGroups> {
-    return this.#withAway(() => this.#deadGroups(destination, before, limit))
+    return this.#withAway(() => this.#do.deadGroups(destination, before, limit))
   }
 
   deadCounts(destinations: readonly string[], withinMs: number, most: number): Promise<DeadCounts> {
     return this.#withAway(async () => ({
-      counts: await this.#deadCounts(destinations, withinMs, most),
+      counts: await this.#do.deadCounts(destinations, withinMs, most),
     }))
   }
 
   async addHistory(counts: HistoryCounts[]): Promise<void> {
-    if (counts.length > 0) await this.#whileOpen(() => this.#history.add(counts))
+    if (counts.length > 0) await this.#whileOpen(() => this.#do.history.add(counts))
   }
 
   history(
@@ -375,7 +366,7 @@ class PostgresStore implements Store {
     after: HistoryPlace | undefined,
     limit: number,
   ): Promise<HistoryRow[]> {
-    return this.#whileOpen(() => this.#history.read(span, since, after, limit))
+    return this.#whileOpen(() => this.#do.history.read(span, since, after, limit))
   }
 
   replay(
@@ -385,21 +376,21 @@ class PostgresStore implements Store {
     asOf?: number,
   ): Promise<DeliveryId[]> {
     return this.#whenComplete(
-      () => this.#replay(ids, withDone, lane, asOf),
+      () => this.#do.replay(ids, withDone, lane, asOf),
       () => ids.every((id) => serverOf(id) === 0),
     )
   }
 
   sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
     return this.#whenComplete(
-      () => this.#sweep(olderThanMs, limit, expired),
+      () => this.#do.sweep(olderThanMs, limit, expired),
       (swept) => swept >= limit,
     )
   }
 
   discard(destination: string, limit: number): Promise<number> {
     return this.#whenComplete(
-      () => this.#discard(destination, limit),
+      () => this.#do.discard(destination, limit),
       (discarded) => discarded > 0,
     )
   }
@@ -409,7 +400,7 @@ class PostgresStore implements Store {
   }
 
   gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]> {
-    return this.#whileOpen(() => this.#gone(ids))
+    return this.#whileOpen(() => this.#do.gone(ids))
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {
@@ -422,34 +413,34 @@ class PostgresStore implements Store {
   }
 
   count(): Promise<number> {
-    return this.#whileOpen(() => this.#copy.count())
+    return this.#whileOpen(() => this.#do.copy.count())
   }
 
   copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
     return this.#whenComplete(
-      () => this.#copy.copyOut(after, limit),
+      () => this.#do.copy.copyOut(after, limit),
       (copies) => copies.length > 0,
     )
   }
 
   copyIn(copies: Copy[]): Promise<boolean[]> {
-    return this.#whileOpen(() => this.#copy.copyIn(copies))
+    return this.#whileOpen(() => this.#do.copy.copyIn(copies))
   }
 
   copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
-    return this.#whileOpen(() => this.#copy.copiesOf(copies))
+    return this.#whileOpen(() => this.#do.copy.copiesOf(copies))
   }
 
   beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
-    return this.#whileOpen(() => this.#audience.begin(audience, destinations))
+    return this.#whileOpen(() => this.#do.audience.begin(audience, destinations))
   }
 
   join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
-    return this.#whileOpen(() => this.#audience.join(sync, members, messages))
+    return this.#whileOpen(() => this.#do.audience.join(sync, members, messages))
   }
 
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
-    return this.#whileOpen(() => this.#audience.leave(sync, from, limit, messages))
+    return this.#whileOpen(() => this.#do.audience.leave(sync, from, limit, messages))
   }
 
   catchUp(
@@ -458,38 +449,38 @@ class PostgresStore implements Store {
     arrivals: MemberMessage[],
     departures: MemberMessage[],
   ): Promise<CaughtUp> {
-    return this.#whileOpen(() => this.#audience.catchUp(sync, limit, arrivals, departures))
+    return this.#whileOpen(() => this.#do.audience.catchUp(sync, limit, arrivals, departures))
   }
 
   forgetDestinations(names: readonly string[]): Promise<void> {
-    return this.#whileOpen(() => this.#audience.forgetDestinations(names))
+    return this.#whileOpen(() => this.#do.audience.forgetDestinations(names))
   }
 
   hasUser(user: string): Promise<boolean> {
     return this.#whenComplete(
-      () => this.#purge.has(user),
+      () => this.#do.purge.has(user),
       (has) => has,
     )
   }
 
   async purgeUser(user: string, from: number): Promise<Purged> {
-    const { leased, ...purged } = await this.#whileOpen(() => this.#purge.purge(user, from))
+    const { leased, ...purged } = await this.#whileOpen(() => this.#do.purge.purge(user, from))
     if (leased.length > 0) this.#notifications.tellRemoved(leased)
     if (purged.next === undefined) {
-      await this.#whileOpen(() => this.#purge.finish())
+      await this.#whileOpen(() => this.#do.purge.finish())
       await this.#whileOpen(() => this.#requireAll())
     }
     return purged
   }
 
   async writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
-    const versions = await this.#whileOpen(() => this.#records.write(changes, unchangedSince))
+    const versions = await this.#whileOpen(() => this.#do.records.write(changes, unchangedSince))
     this.#notifications.tellRecords()
     return versions
   }
 
   records(after: number, limit: number): Promise<Records> {
-    return this.#whileOpen(() => this.#records.read(after, limit))
+    return this.#whileOpen(() => this.#do.records.read(after, limit))
   }
 
   recordLog(
@@ -497,11 +488,11 @@ class PostgresStore implements Store {
     before: number | undefined,
     limit: number,
   ): Promise<LogEntry[]> {
-    return this.#whileOpen(() => this.#records.readLog(about, before, limit))
+    return this.#whileOpen(() => this.#do.records.readLog(about, before, limit))
   }
 
   forgetRecords(olderThanMs: number, limit: number): Promise<number> {
-    return this.#whileOpen(() => this.#records.forget(olderThanMs, limit))
+    return this.#whileOpen(() => this.#do.records.forget(olderThanMs, limit))
   }
 
   onRecords(listener: () => void): void {
@@ -509,13 +500,13 @@ class PostgresStore implements Store {
   }
 
   async copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {
-    const added = await this.#whileOpen(() => this.#records.copyIn(records, after))
+    const added = await this.#whileOpen(() => this.#do.records.copyIn(records, after))
     this.#notifications.tellRecords()
     return added
   }
 
   copyLogIn(entries: readonly LogEntry[]): Promise<void> {
-    return this.#whileOpen(() => this.#records.copyLogIn(entries))
+    return this.#whileOpen(() => this.#do.records.copyLogIn(entries))
   }
 
   async #close(): Promise<void> {
@@ -557,7 +548,7 @@ class PostgresStore implements Store {
           // A statement sees all of a share as its own, or nothing.
           return ids.every((id) => id !== null) ? ids : undefined
         }),
-      knows: (deliveries) => this.#whileOpen(() => this.#copy.knows(deliveries)),
+      knows: (deliveries) => this.#whileOpen(() => this.#do.copy.knows(deliveries)),
       moving: {
         alone: (work) => this.#whileOpen(() => move.alone(work)),
         intend: (...given) => this.#whileOpen(() => move.intend(...given)),
