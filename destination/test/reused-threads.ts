@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events'
 import { createRequire, syncBuiltinESMExports } from 'node:module'
 import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads'
 import { inject } from 'vitest'
-import type { ThreadData } from '../src/store/sqlite/store.js'
+import type { ThreadData } from '../src/store/sqlite/round.js'
 
 /** The threads of the compiled sources, which tests run. */
 const COMPILED = new URL(`file://${inject('compiledDir')}/`).href

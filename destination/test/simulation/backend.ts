@@ -11,7 +11,7 @@ import type {
 } from '../../src/model/delivery.js'
 import type { DueLane, PurgedPart } from '../../src/store/store.js'
 import type { OpenDatabase } from '../../src/store/sqlite/driver.js'
-import type { Query, Round, Swept } from '../../src/store/sqlite/round.js'
+import type { Answer, Queries, Query, Round } from '../../src/store/sqlite/round.js'
 import { MemoryTables, MemoryWorkers } from './memory-store.js'
 import type { Stage } from './stage.js'
 
@@ -81,30 +81,30 @@ export function sqliteBackend(
     claims: [],
     queries: [],
   })
-  const ask = (query: Query) => {
+  const ask = <Name extends keyof Queries>(ask: Name, ...given: Parameters<Queries[Name]>) => {
+    // The casts hold: a query's answer has the type that `Engine` gives for it.
+    const query = { ask, given } as Query
     const [answer] = engine.run({ ...nothing(), queries: [query] }).answers
-    return valueOf(answer ?? { failure: 'no answer' })
+    return valueOf(answer ?? { failure: 'no answer' }) as Answer<Name>
   }
   return {
     put: (deliveries) => valueOf(engine.run({ ...nothing(), deliveries }).put),
     claim: (claims) => valueOf(engine.run({ ...nothing(), claims }).claimed).flat(),
-    due: () => ask({ ask: 'due' }) as DueLane[],
+    due: () => ask('due'),
     settle: (settlements) => valueOf(engine.run({ ...nothing(), settlements }).settled),
-    // The casts hold: a query's answer has the type that `Engine` gives for it.
-    replay: (ids, lane) =>
-      ask({ ask: 'replay', ids, withDone: false, lane, asOf: undefined }) as DeliveryId[],
-    sweep: (olderThanMs, limit) => (ask({ ask: 'sweep', olderThanMs, limit }) as Swept).changed,
+    replay: (ids, lane) => ask('replay', ids, false, lane),
+    sweep: (olderThanMs, limit) => ask('sweep', olderThanMs, limit).changed,
     purge: (user) => {
       const leased: DeliveryId[] = []
       for (let from: number | undefined = 0; from !== undefined;) {
-        const part = ask({ ask: 'purgeUser', user, from }) as PurgedPart
+        const part: PurgedPart = ask('purgeUser', user, from)
         leased.push(...part.leased)
         from = part.next
       }
       return leased
     },
-    stateOf: (id) => (ask({ ask: 'get', id }) as { state: State } | undefined)?.state,
-    count: () => ask({ ask: 'count' }) as number,
+    stateOf: (id) => ask('get', id)?.state,
+    count: () => ask('count'),
     workers: isShared ? new MemoryWorkers(now) : undefined,
     jump: (byMs) => {
       wallMs += byMs

@@ -2,7 +2,7 @@ import { fdatasyncSync, fstatSync, statSync } from 'node:fs'
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { loadDriver } from './driver.js'
 import { counted } from './exit.js'
-import type { ThreadData } from './store.js'
+import type { ThreadData } from './round.js'
 
 // Copies the write-ahead log into the database file in a thread of its own. If a round did this, its puts would wait
 // for it. The engine's thread starts this one, and posts a message after each commit.

@@ -10,11 +10,37 @@ import { Files } from './files.js'
 import { lock } from './lock.js'
 import type { Upgrade } from './schema.js'
 import { rewrite } from './rewrite.js'
-import type { Answer, Query, Result, Round, RoundResult, Swept } from './round.js'
-import type { ThreadData } from './store.js'
+import type {
+  Answer,
+  Queries,
+  Query,
+  Result,
+  Round,
+  RoundResult,
+  Swept,
+  ThreadData,
+} from './round.js'
 
 /** In ms: how long a sweep waits for a program that reads the file. It is short, because each sweep tries again. */
 const SWEEP_BUSY_MS = 500
+
+/** What an answer needs of the clock. */
+interface Times {
+  /** The store's time. */
+  now: number
+  /** How far it is ahead of what people should see, in ms. */
+  ahead: number
+  /** Gives a delivery the times that people should see. */
+  shown: <Row extends Partial<Copy>>(row: Row) => Row
+}
+
+/** Has a function for each query. */
+type Answering = {
+  [Name in keyof Queries]: (
+    times: Times,
+    ...given: Parameters<Queries[Name]>
+  ) => ReturnType<Queries[Name]>
+}
 
 /**
  * Runs rounds on a file. All calls block, so the engine needs a thread of its own.
@@ -186,138 +212,108 @@ export class Engine {
     return queries.map((query) => this.#result(() => this.#answer(query, at)))
   }
 
-  #answer(query: Query, at: Reading): Answer {
+  readonly #queries: Answering = {
+    ping: () => {
+      this.#translate(() => {
+        this.#files.require()
+        this.#connected().ping()
+      })
+    },
+    due: ({ now }) => this.#translate(() => this.#connected().due(now)),
+    trace: ({ shown }, messageId) =>
+      this.#translate(() => this.#connected().trace(messageId).map(shown)),
+    stats: ({ now }) =>
+      this.#translate(() => {
+        const { counts, names } = this.#connected()
+        return counts.stats(names, now)
+      }),
+    get: ({ shown }, id) =>
+      this.#translate(() => {
+        const trace = this.#connected().get(id)
+        return trace && shown(trace)
+      }),
+    find: ({ ahead, shown }, filter, before, limit) =>
+      this.#translate(() => {
+        const search = { filter: moveFilter(filter, ahead), before, limit }
+        const { deliveries, next } = this.#connected().find(search)
+        return { deliveries: deliveries.map(shown), next }
+      }),
+    match: ({ ahead }, filter, before, limit) =>
+      this.#translate(() =>
+        this.#connected().match({ filter: moveFilter(filter, ahead), before, limit }),
+      ),
+    deadGroups: ({ ahead }, destination, before, limit) =>
+      this.#translate(() => {
+        const { groups, next } = this.#connected().deadGroups(destination, before, limit)
+        return { groups: groups.map((group) => moveGroup(group, -ahead)), next }
+      }),
+    deadCounts: ({ now }, destinations, withinMs, most) =>
+      this.#translate(() => this.#connected().deadCounts(destinations, now - withinMs, most)),
+    addHistory: ({ now }, counts) => {
+      this.#transact(false, ({ history }) => {
+        history.add(counts, now)
+      })
+    },
+    history: ({ ahead }, ...given) =>
+      this.#translate(() => this.#connected().history.read(...given, ahead)),
+    replay: ({ now }, ids, withDone, lane = 'backlog', asOf) =>
+      this.#transact(true, ({ replay }) =>
+        ids.filter((id) => replay(id, withDone, lane, asOf, now)),
+      ),
+    sweep: ({ now }, olderThanMs, limit) => this.#sweep(olderThanMs, limit, now),
+    discard: (_, ...given) => this.#transact(true, ({ discard }) => discard(...given)),
+    count: () => this.#translate(() => this.#connected().copy.count()),
+    copyOut: ({ shown }, ...given) =>
+      this.#translate(() =>
+        this.#connected()
+          .copy.copyOut(...given)
+          .map(shown),
+      ),
+    copyIn: ({ now, ahead }, copies) =>
+      this.#transact(true, ({ copy }) =>
+        copies.map((one) => copy.copyIn(moveTimes(one, ahead), now)),
+      ),
+    copiesOf: ({ shown }, copies) =>
+      this.#translate(() =>
+        copies.map((one) => {
+          const copy = this.#connected().copy.copyOf(one)
+          return copy && shown(copy)
+        }),
+      ),
+    beginSync: (_, ...given) => this.#transact(true, ({ audience }) => audience.begin(...given)),
+    join: ({ now }, ...given) =>
+      this.#transact(true, ({ audience }) => audience.join(...given, now)),
+    leave: ({ now }, ...given) =>
+      this.#transact(true, ({ audience }) => audience.leave(...given, now)),
+    catchUp: ({ now }, ...given) =>
+      this.#transact(true, ({ audience }) => audience.catchUp(...given, now)),
+    forgetDestinations: (_, names) => {
+      this.#transact(true, ({ audience }) => {
+        audience.forgetDestinations(names)
+      })
+    },
+    hasUser: (_, user) => this.#translate(() => this.#connected().user.has(user)),
+    purgeUser: (_, user, from) => this.#purge(user, from),
+    writeRecords: ({ now }, changes, unchangedSince) =>
+      this.#transact(true, ({ records }) => records.write(changes, unchangedSince, now)),
+    records: (_, ...given) => this.#translate(() => this.#connected().records.read(...given)),
+    recordLog: ({ ahead }, ...given) =>
+      this.#translate(() => this.#connected().records.readLog(...given, ahead)),
+    forgetRecords: ({ now }, ...given) =>
+      this.#transact(false, ({ records }) => records.forget(...given, now)),
+    copyRecordsIn: ({ now }, ...given) =>
+      this.#transact(true, ({ records }) => records.copyIn(...given, now)),
+    copyLogIn: ({ ahead }, entries) => {
+      this.#transact(true, ({ records }) => {
+        records.copyLogIn(entries, ahead)
+      })
+    },
+  }
+
+  #answer<Name extends keyof Queries>({ ask, given }: Query<Name>, at: Reading): Answer<Name> {
     const now = this.#clock.at(at)
     const ahead = this.#clock.ahead(at)
-    const shown = <T extends Partial<Copy>>(row: T) => moveTimes(row, -ahead)
-    switch (query.ask) {
-      case 'ping':
-        this.#translate(() => {
-          this.#files.require()
-          this.#connected().ping()
-        })
-        return undefined
-      case 'due':
-        return this.#translate(() => this.#connected().due(now))
-      case 'trace':
-        return this.#translate(() => this.#connected().trace(query.messageId).map(shown))
-      case 'stats':
-        return this.#translate(() => {
-          const { counts, names } = this.#connected()
-          return counts.stats(names, now)
-        })
-      case 'get':
-        return this.#translate(() => {
-          const trace = this.#connected().get(query.id)
-          return trace && shown(trace)
-        })
-      case 'find':
-        return this.#translate(() => {
-          const filter = moveFilter(query.filter, ahead)
-          const { deliveries, next } = this.#connected().find({ ...query, filter })
-          return { deliveries: deliveries.map(shown), next }
-        })
-      case 'match':
-        return this.#translate(() =>
-          this.#connected().match({ ...query, filter: moveFilter(query.filter, ahead) }),
-        )
-      case 'deadGroups':
-        return this.#translate(() => {
-          const { destination, before, limit } = query
-          const { groups, next } = this.#connected().deadGroups(destination, before, limit)
-          return { groups: groups.map((group) => moveGroup(group, -ahead)), next }
-        })
-      case 'deadCounts': {
-        const { destinations, withinMs, most } = query
-        return this.#translate(() =>
-          this.#connected().deadCounts(destinations, now - withinMs, most),
-        )
-      }
-      case 'addHistory':
-        this.#transact(false, ({ history }) => {
-          history.add(query.counts, now)
-        })
-        return undefined
-      case 'history':
-        return this.#translate(() => this.#connected().history.read(query, ahead))
-      case 'replay':
-        return this.#transact(true, ({ replay }) =>
-          query.ids.filter((id) => replay(id, query, now)),
-        )
-      case 'sweep':
-        return this.#sweep(query.olderThanMs, query.limit, now)
-      case 'discard':
-        return this.#transact(true, ({ discard }) => discard(query.destination, query.limit))
-      case 'count':
-        return this.#translate(() => this.#connected().copy.count())
-      case 'copyOut':
-        return this.#translate(() =>
-          this.#connected().copy.copyOut(query.after, query.limit).map(shown),
-        )
-      case 'copyIn':
-        return this.#transact(true, ({ copy }) =>
-          query.copies.map((one) => copy.copyIn(moveTimes(one, ahead), now)),
-        )
-      case 'copiesOf':
-        return this.#translate(() =>
-          query.copies.map((one) => {
-            const copy = this.#connected().copy.copyOf(one)
-            return copy && shown(copy)
-          }),
-        )
-      case 'beginSync':
-        return this.#transact(true, ({ audience }) =>
-          audience.begin(query.audience, query.destinations),
-        )
-      case 'join': {
-        const { sync, members, messages } = query
-        return this.#transact(true, ({ audience }) => audience.join(sync, members, messages, now))
-      }
-      case 'leave': {
-        const { sync, from, limit, messages } = query
-        return this.#transact(true, ({ audience }) =>
-          audience.leave(sync, from, limit, messages, now),
-        )
-      }
-      case 'catchUp': {
-        const { sync, limit, arrivals, departures } = query
-        return this.#transact(true, ({ audience }) =>
-          audience.catchUp(sync, limit, arrivals, departures, now),
-        )
-      }
-      case 'forgetDestinations':
-        this.#transact(true, ({ audience }) => {
-          audience.forgetDestinations(query.names)
-        })
-        return undefined
-      case 'hasUser':
-        return this.#translate(() => this.#connected().user.has(query.user))
-      case 'purgeUser':
-        return this.#purge(query.user, query.from)
-      case 'writeRecords': {
-        const { changes, unchangedSince } = query
-        return this.#transact(true, ({ records }) => records.write(changes, unchangedSince, now))
-      }
-      case 'records':
-        return this.#translate(() => this.#connected().records.read(query.after, query.limit))
-      case 'recordLog': {
-        const { about, before, limit } = query
-        return this.#translate(() => this.#connected().records.readLog(about, before, limit, ahead))
-      }
-      case 'forgetRecords':
-        return this.#transact(false, ({ records }) =>
-          records.forget(query.olderThanMs, query.limit, now),
-        )
-      case 'copyRecordsIn':
-        return this.#transact(true, ({ records }) =>
-          records.copyIn(query.records, query.after, now),
-        )
-      case 'copyLogIn':
-        this.#transact(true, ({ records }) => {
-          records.copyLogIn(query.entries, ahead)
-        })
-        return undefined
-    }
+    return this.#queries[ask]({ now, ahead, shown: (row) => moveTimes(row, -ahead) }, ...given)
   }
 
   #sweep(olderThanMs: number, limit: number, now: number): Swept {

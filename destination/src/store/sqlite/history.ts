@@ -3,13 +3,11 @@ import {
   HISTORIES,
   HISTORY_SPANS,
   type HistoryCounts,
+  type HistoryPlace,
   type HistorySpan,
 } from '../../model/history.js'
-import type { Query } from './round.js'
 import type { Shared } from './shared.js'
 import type { FlatHistory } from './wire.js'
-
-type HistoryQuery = Extract<Query, { ask: 'history' }>
 
 interface Row {
   at: number
@@ -58,7 +56,13 @@ export function prepareHistory({ database, names }: Shared) {
       for (const span of HISTORY_SPANS) addTo(span, all, now)
     },
     /** @param ahead - How far the store's clock is ahead of the times that are asked for and shown, in ms. */
-    read: ({ span, since, after, limit }: HistoryQuery, ahead: number): FlatHistory => {
+    read: (
+      span: HistorySpan,
+      since: number,
+      after: HistoryPlace | undefined,
+      limit: number,
+      ahead: number,
+    ): FlatHistory => {
       const flat: FlatHistory = []
       // No name has the number 0.
       const place = after

@@ -1,5 +1,5 @@
 import type { DeliveryId } from '../../model/delivery.js'
-import type { ReplayQuery } from './round.js'
+import type { ReplayLane } from '../store.js'
 import type { Shared } from './shared.js'
 import { HAS_POST, SETTLED_AT } from './schema.js'
 import { DEAD, DONE, stateNumber } from '../states.js'
@@ -25,13 +25,15 @@ export function prepareReplay({ database, names, counts }: Shared) {
   )
   return (
     id: DeliveryId,
-    { withDone, lane, asOf = Infinity }: Omit<ReplayQuery, 'ids'>,
+    withDone: boolean,
+    lane: ReplayLane,
+    asOf: number | undefined,
     now: number,
   ): boolean => {
     const row = find.get(id) as
       { destination: number; state: number; settledAt: number } | undefined
     if (row?.state !== DEAD && !(withDone && row?.state === DONE)) return false
-    if (row.settledAt > asOf) return false
+    if (row.settledAt > (asOf ?? Infinity)) return false
     const state = stateNumber(lane)
     if (moveAttempt.run(names.number('delivered'), id) > 0) clearAttempt.run(id)
     revive.run(state, now, now, id)

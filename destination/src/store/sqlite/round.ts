@@ -1,37 +1,19 @@
 import type {
   Claim,
-  Copy,
-  DeadGroups,
-  DeadPlace,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
-  Matches,
   NewDelivery,
   Settlement,
-  Stats,
-  Trace,
 } from '../../model/delivery.js'
-import type { HistoryCounts, HistoryPlace, HistorySpan } from '../../model/history.js'
-import type {
-  AudienceDestination,
-  CaughtUp,
-  DueLane,
-  Left,
-  LogEntry,
-  MemberMessage,
-  Purged,
-  RecordChange,
-  RecordKey,
-  Records,
-  ReplayLane,
-  StoredRecord,
-  Sync,
-} from '../store.js'
+import type { PurgedPart, Store } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 import type { Reading } from './clock.js'
-import type { FlatHistory } from './wire.js'
+import type { DriverName } from './driver.js'
+import type { CallsMemory } from './exit.js'
+import type { Upgrade } from './schema.js'
+import type { FlatHistory, Packed } from './wire.js'
 
 /**
  * All calls that came while the previous round was under way. Settlements, puts and claims run in this order in one
@@ -46,69 +28,53 @@ export interface Round {
   queries: Query[]
 }
 
-/** What to replay, as `Store.replay` takes it. */
-export interface ReplayQuery {
-  ids: readonly DeliveryId[]
-  withDone: boolean
-  lane: ReplayLane
-  asOf: number | undefined
+/** A method of the store as the thread runs it: its result is the answer itself. */
+type Now<Method> = Method extends (...given: infer Given) => Promise<infer Result>
+  ? (...given: Given) => Result
+  : never
+
+/** The methods of the store that the thread answers as the port says. */
+type Same =
+  | 'ping'
+  | 'due'
+  | 'trace'
+  | 'stats'
+  | 'get'
+  | 'match'
+  | 'deadGroups'
+  | 'addHistory'
+  | 'replay'
+  | 'discard'
+  | 'count'
+  | 'copyOut'
+  | 'copyIn'
+  | 'copiesOf'
+  | 'beginSync'
+  | 'join'
+  | 'leave'
+  | 'catchUp'
+  | 'forgetDestinations'
+  | 'hasUser'
+  | 'writeRecords'
+  | 'records'
+  | 'recordLog'
+  | 'forgetRecords'
+  | 'copyRecordsIn'
+  | 'copyLogIn'
+
+/** The calls that run by themselves, outside the transaction of the round. */
+export type Queries = { [Name in Same]: Now<Store[Name]> } & {
+  find: (filter: Filter, before: DeliveryId | undefined, limit: number) => Findings
+  deadCounts: (destinations: readonly string[], withinMs: number, most: number) => number[]
+  history: (...given: Parameters<Store['history']>) => FlatHistory
+  sweep: (olderThanMs: number, limit: number) => Swept
+  purgeUser: (user: string, from: number) => PurgedPart
 }
 
-/** A call that runs by itself, outside the transaction of the round. */
-export type Query =
-  | { ask: 'ping' }
-  | { ask: 'due' }
-  | { ask: 'trace'; messageId: string }
-  | { ask: 'stats' }
-  | { ask: 'get'; id: DeliveryId }
-  | { ask: 'find' | 'match'; filter: Filter; before: DeliveryId | undefined; limit: number }
-  | { ask: 'deadGroups'; destination: string; before: DeadPlace | undefined; limit: number }
-  | { ask: 'deadCounts'; destinations: readonly string[]; withinMs: number; most: number }
-  | { ask: 'addHistory'; counts: HistoryCounts[] }
-  | {
-      ask: 'history'
-      span: HistorySpan
-      since: number
-      after: HistoryPlace | undefined
-      limit: number
-    }
-  | ({ ask: 'replay' } & ReplayQuery)
-  | { ask: 'sweep'; olderThanMs: number; limit: number }
-  | { ask: 'discard'; destination: string; limit: number }
-  | { ask: 'count' }
-  | { ask: 'copyOut'; after: DeliveryId; limit: number }
-  | { ask: 'copyIn'; copies: Copy[] }
-  | { ask: 'copiesOf'; copies: Copy[] }
-  | { ask: 'beginSync'; audience: string; destinations: readonly AudienceDestination[] }
-  | { ask: 'join'; sync: Sync; members: string[]; messages: MemberMessage[] }
-  | { ask: 'leave'; sync: Sync; from: string; limit: number; messages: MemberMessage[] }
-  | CatchUpQuery
-  | { ask: 'forgetDestinations'; names: readonly string[] }
-  | { ask: 'hasUser'; user: string }
-  | { ask: 'purgeUser'; user: string; from: number }
-  | {
-      ask: 'writeRecords'
-      changes: readonly RecordChange[]
-      unchangedSince: number | undefined
-    }
-  | { ask: 'records'; after: number; limit: number }
-  | {
-      ask: 'recordLog'
-      about: RecordKey | undefined
-      before: number | undefined
-      limit: number
-    }
-  | { ask: 'forgetRecords'; olderThanMs: number; limit: number }
-  | { ask: 'copyRecordsIn'; records: readonly StoredRecord[]; after: number }
-  | { ask: 'copyLogIn'; entries: readonly LogEntry[] }
-
-interface CatchUpQuery {
-  ask: 'catchUp'
-  sync: Sync
-  limit: number
-  arrivals: MemberMessage[]
-  departures: MemberMessage[]
-}
+/** One of these calls. */
+export type Query<Name extends keyof Queries = keyof Queries> = {
+  [Ask in Name]: { ask: Ask; given: Parameters<Queries[Ask]> }
+}[Name]
 
 /** What a sweep did. */
 export interface Swept {
@@ -118,30 +84,7 @@ export interface Swept {
 }
 
 /** The result of a query. */
-export type Answer =
-  | Trace[]
-  | Trace
-  | undefined
-  | Stats[]
-  | DueLane[]
-  | Findings
-  | Matches
-  | DeadGroups
-  | FlatHistory
-  | DeliveryId[]
-  | number
-  | number[]
-  | Swept
-  | Copy[]
-  | boolean[]
-  | (Copy | undefined)[]
-  | boolean
-  | Sync
-  | Left
-  | CaughtUp
-  | Purged
-  | Records
-  | LogEntry[]
+export type Answer<Name extends keyof Queries = keyof Queries> = ReturnType<Queries[Name]>
 
 /** The results of a round, in the order of its items. */
 export interface RoundResult {
@@ -160,4 +103,36 @@ export interface Failure {
   code: StoreErrorCode
   message: string
   cause: unknown
+}
+
+/** The data that the thread starts with. */
+export interface ThreadData {
+  path: string
+  driver: DriverName | undefined
+  calls: CallsMemory
+  at: Reading
+  /** Whether this process had the file open before, in a thread that has died. Its leases still hold. */
+  isRestart: boolean
+}
+
+/** A message before {@link Opened}: the tables of an older version are about to be changed. */
+export interface Upgrading {
+  upgrade: Upgrade
+}
+
+/** The first message of the thread but {@link Upgrading}: the file is open, with the store's time at {@link ThreadData.at}, or the error. */
+export type Opened = Result<number>
+
+/** A round as it is sent to the thread. */
+export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
+  deliveries: Packed
+  settlements: Packed
+}
+
+/** The result of a round as the thread sends it. */
+export type SentBack = Omit<RoundResult, 'claimed'> & { claimed: Result<Packed> }
+
+/** The last message to the thread: the file is to be closed. */
+export interface Goodbye {
+  closeAt: Reading
 }

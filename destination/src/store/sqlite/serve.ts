@@ -5,10 +5,9 @@ import { loadDriver } from './driver.js'
 import { Engine } from './engine.js'
 import { counted } from './exit.js'
 import { toFailure } from './failure.js'
-import type { Result } from './round.js'
+import type { Goodbye, Opened, Result, Sent, SentBack, ThreadData, Upgrading } from './round.js'
 import type { Delivery } from '../../model/delivery.js'
 import { packClaimed, unpackDeliveries, unpackSettlements, type Packed } from './wire.js'
-import type { Goodbye, Opened, Sent, SentBack, ThreadData, Upgrading } from './store.js'
 
 /** In ms. The first requests go first, and a command that opens a store only to read it needs no checkpoints. */
 const CHECKPOINTS_AFTER_MS = 1_000

@@ -28,7 +28,6 @@ import type {
   MemberMessage,
   OnExpired,
   Purged,
-  PurgedPart,
   RecordChange,
   RecordKey,
   Records,
@@ -42,55 +41,28 @@ import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
-import { callsUntilExit, type CallsMemory } from './exit.js'
+import { callsUntilExit } from './exit.js'
 import type { Upgrade } from './schema.js'
-import type { Answer, Failure, Query, Result, Round, RoundResult, Swept } from './round.js'
-import {
-  packDeliveries,
-  packSettlements,
-  unflattenHistory,
-  unpackClaimed,
-  type FlatHistory,
-  type Packed,
-} from './wire.js'
-
-/** The data that the thread starts with. */
-export interface ThreadData {
-  path: string
-  driver: DriverName | undefined
-  calls: CallsMemory
-  at: Reading
-  /** Whether this process had the file open before, in a thread that has died. Its leases still hold. */
-  isRestart: boolean
-}
-
-/** A message before {@link Opened}: the tables of an older version are about to be changed. */
-export interface Upgrading {
-  upgrade: Upgrade
-}
-
-/** The first message of the thread but {@link Upgrading}: the file is open, with the store's time at {@link ThreadData.at}, or the error. */
-export type Opened = Result<number>
+import type {
+  Answer,
+  Failure,
+  Goodbye,
+  Opened,
+  Queries,
+  Query,
+  Result,
+  Sent,
+  SentBack,
+  ThreadData,
+  Upgrading,
+} from './round.js'
+import { packDeliveries, packSettlements, unflattenHistory, unpackClaimed } from './wire.js'
 
 /** A thread that has opened the file. */
 interface Running {
   thread: Worker
   /** How far the store's time is ahead of {@link Clock.now} of the process, in ms. */
   aheadMs: number
-}
-
-/** A round as it is sent to the thread. */
-export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
-  deliveries: Packed
-  settlements: Packed
-}
-
-/** The result of a round as the thread sends it. */
-export type SentBack = Omit<RoundResult, 'claimed'> & { claimed: Result<Packed> }
-
-/** The last message to the thread: the file is to be closed. */
-export interface Goodbye {
-  closeAt: Reading
 }
 
 /** The calls that go into one round. */
@@ -206,7 +178,7 @@ class SqliteStore implements Store {
   }
 
   due(): Promise<DueLane[]> {
-    return this.#query({ ask: 'due' }) as Promise<DueLane[]>
+    return this.#query('due')
   }
 
   settle(settlements: Settlement[]): Promise<number> {
@@ -218,15 +190,15 @@ class SqliteStore implements Store {
   }
 
   async ping(): Promise<void> {
-    await this.#query({ ask: 'ping' })
+    await this.#query('ping')
   }
 
   trace(messageId: string): Promise<Trace[]> {
-    return this.#query({ ask: 'trace', messageId }) as Promise<Trace[]>
+    return this.#query('trace', messageId)
   }
 
   stats(): Promise<Stats[]> {
-    return this.#query({ ask: 'stats' }) as Promise<Stats[]>
+    return this.#query('stats')
   }
 
   completeStats(): Promise<Stats[]> {
@@ -234,15 +206,15 @@ class SqliteStore implements Store {
   }
 
   get(id: DeliveryId): Promise<Trace | undefined> {
-    return this.#query({ ask: 'get', id }) as Promise<Trace | undefined>
+    return this.#query('get', id)
   }
 
   find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
-    return this.#query({ ask: 'find', filter, before: idOf(before), limit }) as Promise<Findings>
+    return this.#query('find', filter, idOf(before), limit)
   }
 
   match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
-    return this.#query({ ask: 'match', filter, before, limit }) as Promise<Matches>
+    return this.#query('match', filter, before, limit)
   }
 
   deadGroups(
@@ -250,7 +222,7 @@ class SqliteStore implements Store {
     before: DeadPlace | undefined,
     limit: number,
   ): Promise<DeadGroups> {
-    return this.#query({ ask: 'deadGroups', destination, before, limit }) as Promise<DeadGroups>
+    return this.#query('deadGroups', destination, before, limit)
   }
 
   async deadCounts(
@@ -258,12 +230,11 @@ class SqliteStore implements Store {
     withinMs: number,
     most: number,
   ): Promise<DeadCounts> {
-    const counts = await this.#query({ ask: 'deadCounts', destinations, withinMs, most })
-    return { counts: counts as number[] }
+    return { counts: await this.#query('deadCounts', destinations, withinMs, most) }
   }
 
   async addHistory(counts: HistoryCounts[]): Promise<void> {
-    if (counts.length > 0) await this.#query({ ask: 'addHistory', counts })
+    if (counts.length > 0) await this.#query('addHistory', counts)
   }
 
   async history(
@@ -272,39 +243,38 @@ class SqliteStore implements Store {
     after: HistoryPlace | undefined,
     limit: number,
   ): Promise<HistoryRow[]> {
-    const flat = await this.#query({ ask: 'history', span, since, after, limit })
-    return unflattenHistory(flat as FlatHistory)
+    return unflattenHistory(await this.#query('history', span, since, after, limit))
   }
 
   replay(
     ids: readonly DeliveryId[],
     withDone: boolean,
-    lane: ReplayLane = 'backlog',
+    lane?: ReplayLane,
     asOf?: number,
   ): Promise<DeliveryId[]> {
-    return this.#query({ ask: 'replay', ids, withDone, lane, asOf }) as Promise<DeliveryId[]>
+    return this.#query('replay', ids, withDone, lane, asOf)
   }
 
   async sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
-    const swept = (await this.#query({ ask: 'sweep', olderThanMs, limit })) as Swept
+    const swept = await this.#query('sweep', olderThanMs, limit)
     for (const [destination, count] of swept.expired) expired?.(destination, count)
     return swept.changed
   }
 
   discard(destination: string, limit: number): Promise<number> {
-    return this.#query({ ask: 'discard', destination, limit }) as Promise<number>
+    return this.#query('discard', destination, limit)
   }
 
   beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
-    return this.#query({ ask: 'beginSync', audience, destinations }) as Promise<Sync>
+    return this.#query('beginSync', audience, destinations)
   }
 
   join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
-    return this.#query({ ask: 'join', sync, members, messages }) as Promise<number>
+    return this.#query('join', sync, members, messages)
   }
 
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
-    return this.#query({ ask: 'leave', sync, from, limit, messages }) as Promise<Left>
+    return this.#query('leave', sync, from, limit, messages)
   }
 
   catchUp(
@@ -313,24 +283,19 @@ class SqliteStore implements Store {
     arrivals: MemberMessage[],
     departures: MemberMessage[],
   ): Promise<CaughtUp> {
-    const query = { ask: 'catchUp', sync, limit, arrivals, departures } as const
-    return this.#query(query) as Promise<CaughtUp>
+    return this.#query('catchUp', sync, limit, arrivals, departures)
   }
 
   async forgetDestinations(names: readonly string[]): Promise<void> {
-    await this.#query({ ask: 'forgetDestinations', names })
+    await this.#query('forgetDestinations', names)
   }
 
   hasUser(user: string): Promise<boolean> {
-    return this.#query({ ask: 'hasUser', user }) as Promise<boolean>
+    return this.#query('hasUser', user)
   }
 
   async purgeUser(user: string, from: number): Promise<Purged> {
-    const { leased, ...purged } = (await this.#query({
-      ask: 'purgeUser',
-      user,
-      from,
-    })) as PurgedPart
+    const { leased, ...purged } = await this.#query('purgeUser', user, from)
     if (leased.length > 0) this.#removedListener?.(leased)
     return purged
   }
@@ -348,27 +313,27 @@ class SqliteStore implements Store {
   }
 
   count(): Promise<number> {
-    return this.#query({ ask: 'count' }) as Promise<number>
+    return this.#query('count')
   }
 
   copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
-    return this.#query({ ask: 'copyOut', after, limit }) as Promise<Copy[]>
+    return this.#query('copyOut', after, limit)
   }
 
   copyIn(copies: Copy[]): Promise<boolean[]> {
-    return this.#query({ ask: 'copyIn', copies }) as Promise<boolean[]>
+    return this.#query('copyIn', copies)
   }
 
   copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
-    return this.#query({ ask: 'copiesOf', copies }) as Promise<(Copy | undefined)[]>
+    return this.#query('copiesOf', copies)
   }
 
   writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
-    return this.#query({ ask: 'writeRecords', changes, unchangedSince }) as Promise<number[]>
+    return this.#query('writeRecords', changes, unchangedSince)
   }
 
   records(after: number, limit: number): Promise<Records> {
-    return this.#query({ ask: 'records', after, limit }) as Promise<Records>
+    return this.#query('records', after, limit)
   }
 
   recordLog(
@@ -376,23 +341,29 @@ class SqliteStore implements Store {
     before: number | undefined,
     limit: number,
   ): Promise<LogEntry[]> {
-    return this.#query({ ask: 'recordLog', about, before, limit }) as Promise<LogEntry[]>
+    return this.#query('recordLog', about, before, limit)
   }
 
   forgetRecords(olderThanMs: number, limit: number): Promise<number> {
-    return this.#query({ ask: 'forgetRecords', olderThanMs, limit }) as Promise<number>
+    return this.#query('forgetRecords', olderThanMs, limit)
   }
 
   copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {
-    return this.#query({ ask: 'copyRecordsIn', records, after }) as Promise<boolean[]>
+    return this.#query('copyRecordsIn', records, after)
   }
 
   async copyLogIn(entries: readonly LogEntry[]): Promise<void> {
-    await this.#query({ ask: 'copyLogIn', entries })
+    await this.#query('copyLogIn', entries)
   }
 
-  #query(query: Query): Promise<Answer> {
-    return this.#ask([query], [] as Answer, (calls) => calls.queries)
+  #query<Name extends keyof Queries>(
+    ask: Name,
+    ...given: Parameters<Queries[Name]>
+  ): Promise<Answer<Name>> {
+    // TypeScript does not see that a query of one name is a query, and that its answer is the one of this name.
+    const query = { ask, given } as Query
+    const answer = this.#ask<Query, Answer>([query], undefined, (calls) => calls.queries)
+    return answer as Promise<Answer<Name>>
   }
 
   /** Adds a call to the next round. A call without items resolves to `none` at once. */

@@ -72,7 +72,7 @@ test('a delivery gets no id below what the file says, although all newer ones we
   const { put } = store.run({ deliveries: leased(20_000) })
   store.run({ settlements: put.map((id = 0) => settlement({ id, attempt: 1 })) })
   store.advance(60_000)
-  store.run({ queries: [{ ask: 'sweep', olderThanMs: 1, limit: 30_000 }] })
+  store.run({ queries: [{ ask: 'sweep', given: [1, 30_000] }] })
   expect(store.found().nextId).toBeGreaterThan(10_000)
 })
 
