@@ -223,7 +223,7 @@ async function connect(
   })
   live.afterwards(async (next) => {
     monitor?.keep()
-    await observing.history.keep(next)
+    await observing.totals.keep(next)
     await observing.metrics.keep(next)
   })
 

@@ -4,13 +4,13 @@ import type { ClockPort, HistoryPort, ReadPort, Store } from '../store/store.js'
 import type { Observer } from './events.js'
 import { Feed } from './feed.js'
 import { FilterCounts } from './filter-counts.js'
-import { History } from './history.js'
 import { logLines } from './log-lines.js'
 import type { Log } from './log.js'
 import { Metrics } from './metrics.js'
 import { QuotaLines } from './quota-lines.js'
 import { Readiness } from './readiness.js'
 import { Tally } from './tally.js'
+import { Totals } from './totals.js'
 
 /** What the observers need. */
 export interface ObserversParts {
@@ -32,7 +32,7 @@ export function createObservers(
 ) {
   const { dispatcher, settler } = deliverer
   const { servers } = store
-  const history = new History(store.clock)
+  const totals = new Totals(store.clock)
   const tally = new Tally(store, () => deliverer.queues)
   const feed = new Feed()
   const filterCounts = new FilterCounts(log)
@@ -46,7 +46,7 @@ export function createObservers(
   })
   observers.push(
     metrics,
-    history,
+    totals,
     tally,
     feed,
     filterCounts,
@@ -54,5 +54,5 @@ export function createObservers(
     new QuotaLines(log),
     logLines(log),
   )
-  return { metrics, history, tally, feed, filterCounts, readiness }
+  return { metrics, totals, tally, feed, filterCounts, readiness }
 }

@@ -75,7 +75,7 @@ interface PastSums {
   minutes: PastRows
   now: number
   sum: SeriesSum
-  totals: Totals
+  totals: Sums
   /** For the durations of one line after the other: new bins for each of thousands would be much garbage. */
   bins: DurationBins
 }
@@ -181,7 +181,7 @@ export class Overviews {
     const from = performance.now()
     const now = Math.round(this.parts.clock.wall())
     const sum = new SeriesSum(span, now)
-    const totals = new Totals()
+    const totals = new Sums()
     const bins = new DurationBins()
     const lines: Line[] = []
     const needy: Line[] = []
@@ -197,7 +197,7 @@ export class Overviews {
     })
     const former = await formerDestinations(stats, { destinations })
     const sources = await this.#sources(totals)
-    const callsPerSecond = this.parts.history.callsPerSecond()
+    const callsPerSecond = this.parts.totals.callsPerSecond()
     const byHealth = { sort: 'health', isDescending: false } as const
     const troubled = await sorted(needy, byHealth)
     const ms = performance.now() - from
@@ -209,13 +209,13 @@ export class Overviews {
     }
   }
 
-  /** Adds the sources to the totals. @returns those that are shown. */
-  async #sources(totals: Totals): Promise<SourceStatus[]> {
-    const { settings, history } = this.parts
+  /** Adds the sources to the sums. @returns those that are shown. */
+  async #sources(sums: Sums): Promise<SourceStatus[]> {
+    const { settings, totals } = this.parts
     const all: SourceStatus[] = []
     await eachInSlices(settings().sources, ({ name }) => {
-      const source = { name, ...history.source(name) }
-      totals.addSource(source)
+      const source = { name, ...totals.source(name) }
+      sums.addSource(source)
       all.push(source)
     })
     if (all.length <= MAX_SOURCES) return all
@@ -277,7 +277,7 @@ export class Overviews {
       all.failed += recent.failed
       failedShares.push(shareOf(recent))
       const endpoint = queue?.endpoints.find((one) => one.endpoint.url === url)
-      return healthOf(endpoint?.breaker.state, recent, this.parts.history.streak(name, url))
+      return healthOf(endpoint?.breaker.state, recent, this.parts.totals.streak(name, url))
     })
     const pause = this.parts.pauses.of(name)
     const health = !enabled ? 'disabled' : pause ? 'paused' : worstOf(healths)
@@ -289,7 +289,7 @@ const shareOf = ({ sent, failed }: ReturnType<typeof recentOf>): number | null =
   sent === 0 ? null : failed / sent
 
 /** Adds the lines of a pass up, one by one. */
-class Totals {
+class Sums {
   readonly #byHealth = Object.fromEntries(HEALTHS.map((one) => [one, 0])) as Record<Health, number>
   readonly #durations = new DurationBins()
   readonly #sums = { delivered: 0, failed: 0, waiting: 0, dead: 0 }

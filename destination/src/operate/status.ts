@@ -13,7 +13,7 @@ import { withoutQuery } from '../model/shown-url.js'
 import { indexInSlices, mapInSlices } from '../model/slices.js'
 import type { Clock } from '../model/clock.js'
 import type { FilterCounts } from '../observe/filter-counts.js'
-import type { History } from '../observe/history.js'
+import type { Totals } from '../observe/totals.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
@@ -24,7 +24,7 @@ import { formerDestinations } from './warnings.js'
 /** What the status needs. */
 export interface StatusParts {
   store: Pick<ReadPort, 'stats'> & Pick<Store, 'servers'>
-  history: History
+  totals: Totals
   filterCounts: FilterCounts
   /** The current settings. */
   settings: () => Settings
@@ -40,7 +40,7 @@ export interface StatusParts {
 export async function statusOf(
   parts: StatusParts,
 ): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access' | 'storeProblem'>> {
-  const { history, role } = parts
+  const { totals, role } = parts
   const { servers } = parts.store
   const settings = parts.settings()
   const { sources, destinations } = settings
@@ -49,7 +49,7 @@ export async function statusOf(
   const queues = await queuesByName(parts)
   return {
     ...statusHead(settings, role, servers),
-    sources: await mapInSlices(sources, ({ name }) => ({ name, ...history.source(name) })),
+    sources: await mapInSlices(sources, ({ name }) => ({ name, ...totals.source(name) })),
     destinations: await mapInSlices(destinations, (destination) => {
       const { name } = destination
       return statusOfDestination(destination, counts.get(name), queues.get(name), parts)
@@ -85,23 +85,23 @@ export function statusOfDestination(
   destination: Destination,
   { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts = NO_MESSAGES,
   queue: DestinationQueue | undefined,
-  { history, filterCounts, pauses }: Pick<StatusParts, 'history' | 'filterCounts' | 'pauses'>,
+  { totals, filterCounts, pauses }: Pick<StatusParts, 'totals' | 'filterCounts' | 'pauses'>,
 ): DestinationStatus {
   const { name, enabled, sources, webhooks } = destination
   const filters = filterCounts.of(destination)
   // There may be tens of thousands of them, and copying an object takes several times as long as listing its fields.
   const endpoints = webhooks.map(({ url }) => {
-    const totals = history.endpoint(name, url)
+    const counted = totals.endpoint(name, url)
     return {
       url: withoutQuery(url),
       breaker: breakerOf(queue?.endpoints.find(({ endpoint }) => endpoint.url === url)),
-      delivered: totals.delivered,
-      failed: totals.failed,
-      p50Ms: totals.p50Ms,
-      p99Ms: totals.p99Ms,
-      lastFailure: totals.lastFailure,
-      failuresInARow: totals.failuresInARow,
-      deliveredInARow: totals.deliveredInARow,
+      delivered: counted.delivered,
+      failed: counted.failed,
+      p50Ms: counted.p50Ms,
+      p99Ms: counted.p99Ms,
+      lastFailure: counted.lastFailure,
+      failuresInARow: counted.failuresInARow,
+      deliveredInARow: counted.deliveredInARow,
     }
   })
   return {

@@ -13,7 +13,7 @@ const destinations = [destination([{ url: 'https://crm.example.com/' }])]
 const parts = {
   store: { stats: () => Promise.resolve([]) },
   settings: () => ({ sources: [], destinations }),
-  history: { callsPerSecond: () => 0, streak: () => ({}) },
+  totals: { callsPerSecond: () => 0, streak: () => ({}) },
   filterCounts: { of: () => null },
   queues: () => [],
   pauses: { of: () => undefined },

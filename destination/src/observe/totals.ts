@@ -28,8 +28,8 @@ const REJECTED: Readonly<Record<RejectionCode, true>> = {
  * Remembers what happened since the start of the process: totals, the last failure, and the durations of the last minutes.
  * It keeps everything in memory. The charts come from the store.
  */
-export class History implements Observer {
-  readonly #endpoints = new Map<string, Map<string, EndpointHistory>>()
+export class Totals implements Observer {
+  readonly #endpoints = new Map<string, Map<string, CountedEndpoint>>()
   readonly #sources = new Map<string, SourceTotals>()
   readonly #calls = new CallRate()
 
@@ -66,12 +66,12 @@ export class History implements Observer {
     for (const name of this.#sources.keys()) if (!names.has(name)) this.#sources.delete(name)
     const kept = new Map<string, Destination['webhooks']>()
     await eachInSlices(destinations, ({ name, webhooks }) => kept.set(name, webhooks))
-    await eachInSlices(this.#endpoints, ([destination, histories]) => {
+    await eachInSlices(this.#endpoints, ([destination, counted]) => {
       const endpoints = kept.get(destination) ?? []
-      for (const url of histories.keys()) {
-        if (!endpoints.some((endpoint) => endpoint.url === url)) histories.delete(url)
+      for (const url of counted.keys()) {
+        if (!endpoints.some((endpoint) => endpoint.url === url)) counted.delete(url)
       }
-      if (histories.size === 0) this.#endpoints.delete(destination)
+      if (counted.size === 0) this.#endpoints.delete(destination)
     })
   }
 
@@ -100,15 +100,15 @@ export class History implements Observer {
     return this.#endpoints.get(destination)?.get(url) ?? NO_REQUESTS
   }
 
-  #endpoint(destination: string, url: string): EndpointHistory {
+  #endpoint(destination: string, url: string): CountedEndpoint {
     let endpoints = this.#endpoints.get(destination)
     if (!endpoints) {
-      endpoints = new Map<string, EndpointHistory>()
+      endpoints = new Map<string, CountedEndpoint>()
       this.#endpoints.set(destination, endpoints)
     }
-    let history = endpoints.get(url)
-    if (!history) endpoints.set(url, (history = new EndpointHistory()))
-    return history
+    let counted = endpoints.get(url)
+    if (!counted) endpoints.set(url, (counted = new CountedEndpoint()))
+    return counted
   }
 }
 
@@ -156,7 +156,7 @@ interface Minute {
   durations: DurationBins
 }
 
-class EndpointHistory {
+class CountedEndpoint {
   #delivered = 0
   #failed = 0
   #lastFailure: Failure | null = null

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { DurationBins } from '../../src/observe/durations.js'
-import { History } from '../../src/observe/history.js'
+import { Totals } from '../../src/observe/totals.js'
 
 const URL = 'https://a.example.com/'
 const START = 1_700_000_040_000
@@ -10,9 +10,9 @@ const MINUTE_MS = 60_000
 function make() {
   let now = START
   let wall = START
-  const history = new History({ now: () => now, wall: () => wall })
+  const totals = new Totals({ now: () => now, wall: () => wall })
   return {
-    history,
+    totals,
     advance: (ms: number) => {
       now += ms
       wall += ms
@@ -22,19 +22,19 @@ function make() {
     },
     end: (code: OutcomeCode, ms = 10) => {
       const outcome = { code, ms } as Outcome
-      history.attempted({ destination: 'crm' }, [{ url: URL, outcome }])
+      totals.attempted({ destination: 'crm' }, [{ url: URL, outcome }])
     },
   }
 }
 
-describe('the history of an endpoint', () => {
+describe('what is counted of an endpoint', () => {
   test('goes on when the clock is set back, and shows the times of the new clock', () => {
-    const { advance, end, setBack, history } = make()
+    const { advance, end, setBack, totals } = make()
     end('delivered')
     setBack(60 * MINUTE_MS)
     advance(MINUTE_MS)
     end('server_error')
-    expect(history.endpoint('crm', URL)).toMatchObject({
+    expect(totals.endpoint('crm', URL)).toMatchObject({
       delivered: 1,
       failed: 1,
       lastFailure: { at: START - 59 * MINUTE_MS },
@@ -42,12 +42,12 @@ describe('the history of an endpoint', () => {
   })
 
   test('sums up since the start, and tells the durations of the last minutes', () => {
-    const { history, advance, end } = make()
+    const { totals, advance, end } = make()
     end('delivered', 2_000)
     advance(4 * MINUTE_MS)
-    expect(history.endpoint('crm', URL).p50Ms).toBeGreaterThan(1_500)
+    expect(totals.endpoint('crm', URL).p50Ms).toBeGreaterThan(1_500)
     advance(MINUTE_MS)
-    expect(history.endpoint('crm', URL)).toEqual({
+    expect(totals.endpoint('crm', URL)).toEqual({
       delivered: 1,
       failed: 0,
       p50Ms: null,
@@ -59,7 +59,7 @@ describe('the history of an endpoint', () => {
     end('timeout', 5_000)
     end('delivered')
     end('endpoint_busy')
-    expect(history.endpoint('crm', URL)).toMatchObject({
+    expect(totals.endpoint('crm', URL)).toMatchObject({
       delivered: 2,
       failed: 1,
       lastFailure: { at: START + 5 * MINUTE_MS, code: 'timeout', status: null },
@@ -67,53 +67,53 @@ describe('the history of an endpoint', () => {
   })
 
   test('tells how many requests in a row ended like the latest, and nothing before the first one', () => {
-    const { history, end } = make()
+    const { totals, end } = make()
     const none = { failuresInARow: null, deliveredInARow: null }
-    expect(history.endpoint('crm', URL)).toMatchObject(none)
-    expect(history.streak('crm', URL)).toMatchObject(none)
+    expect(totals.endpoint('crm', URL)).toMatchObject(none)
+    expect(totals.streak('crm', URL)).toMatchObject(none)
     for (const code of ['timeout', 'server_error', 'endpoint_down'] as const) end(code)
-    expect(history.streak('crm', URL)).toMatchObject({ failuresInARow: 2, deliveredInARow: 0 })
+    expect(totals.streak('crm', URL)).toMatchObject({ failuresInARow: 2, deliveredInARow: 0 })
     for (let i = 0; i < 3; i++) end('delivered')
     end('endpoint_busy')
-    expect(history.endpoint('crm', URL)).toMatchObject({ failuresInARow: 0, deliveredInARow: 3 })
+    expect(totals.endpoint('crm', URL)).toMatchObject({ failuresInARow: 0, deliveredInARow: 3 })
   })
 
   test('has times in whole ms, although its clock is finer', () => {
-    const { history, advance, end } = make()
+    const { totals, advance, end } = make()
     advance(0.6)
     end('timeout')
-    expect(history.endpoint('crm', URL).lastFailure?.at).toBe(START + 1)
+    expect(totals.endpoint('crm', URL).lastFailure?.at).toBe(START + 1)
   })
 
   test('goes with the endpoint and with the source', async () => {
-    const { history, end } = make()
+    const { totals, end } = make()
     end('delivered')
-    history.callsCounted('web', 'accepted', 2)
-    await history.keep({ sources: [{ name: 'web', writeKey: 'k' }], destinations: [] })
-    expect(history.source('web')).toMatchObject({ accepted: 2 })
-    await history.keep({ sources: [], destinations: [] })
-    expect(history.source('web')).toMatchObject({ accepted: 0 })
-    expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
+    totals.callsCounted('web', 'accepted', 2)
+    await totals.keep({ sources: [{ name: 'web', writeKey: 'k' }], destinations: [] })
+    expect(totals.source('web')).toMatchObject({ accepted: 2 })
+    await totals.keep({ sources: [], destinations: [] })
+    expect(totals.source('web')).toMatchObject({ accepted: 0 })
+    expect(totals.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
   })
 
   test('takes only calls for rejected that were rejected for good', () => {
-    const { history } = make()
-    history.callsCounted('web', 'accepted', 5)
-    history.callsCounted('web', 'missing_field', 2)
+    const { totals } = make()
+    totals.callsCounted('web', 'accepted', 5)
+    totals.callsCounted('web', 'missing_field', 2)
     const forNow = ['store_unavailable', 'overloaded', 'rate_limited', 'tenant_full']
-    for (const code of forNow) history.callsCounted('web', code, 100)
-    expect(history.source('web')).toEqual({ accepted: 5, rejected: 2 })
+    for (const code of forNow) totals.callsCounted('web', code, 100)
+    expect(totals.source('web')).toEqual({ accepted: 5, rejected: 2 })
   })
 
   test('keeps the durations of five minutes and no more, however long it runs', () => {
-    const { history, advance, end } = make()
+    const { totals, advance, end } = make()
     for (let minute = 0; minute < 3_000; minute++) {
       end('delivered', minute)
       advance(MINUTE_MS)
     }
     // The last four minutes with requests, and the current one without.
-    expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 3_000 })
-    expect(history.endpoint('crm', URL).p50Ms).toBeGreaterThan(2_700)
+    expect(totals.endpoint('crm', URL)).toMatchObject({ delivered: 3_000 })
+    expect(totals.endpoint('crm', URL).p50Ms).toBeGreaterThan(2_700)
   })
 })
 
