@@ -6,17 +6,16 @@ import { decide, isAnySent, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
 import { unusedEndpoints } from './destination-queues.js'
 import type { EndpointQueue } from './endpoint-queue.js'
+import { ProcessRoom } from './process-room.js'
 import { send } from './send.js'
 import type { Settler } from './settler.js'
+import { Turns } from './turns.js'
 
 /** How often deliveries that have become due are claimed, and the queues of endpoints are swept, in ms. */
 const TICK_MS = 250
 
 /** How often the store is asked which lanes have something due, in ms. */
 const POLL_MS = 1_000
-
-/** How many deliveries are sent in one turn of the event loop: about a ms. Other work of the process comes in between. */
-const SENT_IN_TURN = 32
 
 /** What happens to deliveries. */
 export interface DispatchEvents {
@@ -55,25 +54,13 @@ export interface DispatcherParts {
   /**
    * The most requests under way at once, for all destinations together. It bounds the memory and the files that they take.
    *
-   * @defaultValue {@link MAX_UNDER_WAY}
+   * @defaultValue as that of {@link ProcessRoom}
    */
   maxUnderWay?: number | undefined
 }
 
-/** The most requests under way at once where files are not scarce. */
-export const MAX_UNDER_WAY = 4_096
-
-/** In characters: the bodies of the requests under way have no more than about this together. In memory, each takes a few bytes. */
-const MAX_BODIES = 32 * 1_048_576
-
-/** Before the first claim of a destination, nobody knows how large its messages are: each counts for this share of the room. */
-const UNKNOWN_SHARE = 1 / 64
-
 /** The most messages of one round of claims. They may be larger than those before. */
 const MAX_ROUND = 512
-
-/** Claims that had to wait for room begin once this share of {@link DispatcherParts.maxUnderWay} is free. */
-const FREE_SHARE = 1 / 16
 
 /**
  * Sends the deliveries that are due, as far as the endpoints have room for requests.
@@ -84,8 +71,6 @@ const FREE_SHARE = 1 / 16
 export class Dispatcher {
   #queues = new Map<string, DestinationQueue>()
   #underWay = 0
-  /** The requests of the deliveries under way: one for each endpoint, and more for a large body ({@link #roomOf}). */
-  #requests = 0
   /** When the deliveries under way were sent, the oldest first. */
   readonly #sentAt = new Map<DeliveryId, number>()
   /**
@@ -97,14 +82,12 @@ export class Dispatcher {
   readonly #busy = new Set<DestinationQueue>()
   /** The queues that new messages wait for. */
   readonly #behind = new Set<DestinationQueue>()
-  /** As {@link #findShare} found it last. */
-  #share = Infinity
-  /** The requests of the messages that are being stored as leased, or held. */
-  #coming = 0
-  /** Deliveries that wait for a turn of the event loop. The destination whose turn it is comes first. */
-  readonly #held = new Map<DestinationQueue, Delivery[]>()
-  /** How many deliveries were sent in this turn of the event loop. */
-  #sentInTurn = 0
+  readonly #room: ProcessRoom
+  readonly #turns = new Turns((delivery, queue) => {
+    this.#releaseRoom(queue, delivery.lane, this.#roomOf(queue, delivery))
+    this.#start(delivery)
+    this.#tellIfIdle()
+  })
   #isStopped = false
   #isClaiming = false
   #claiming = Promise.resolve()
@@ -123,6 +106,7 @@ export class Dispatcher {
   readonly #ends: { at: number; resolve: () => void }[] = []
 
   constructor(readonly parts: DispatcherParts) {
+    this.#room = new ProcessRoom(parts.maxUnderWay)
     this.#tickedAt = parts.now()
     this.#timer = setInterval(() => {
       this.#tick()
@@ -177,10 +161,10 @@ export class Dispatcher {
     const queue = this.#queues.get(destination)
     if (isBulk) return { state: 'bulk', queue }
     if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
-    if (!this.#hasRoom(queue)) return { state: 'fresh', queue }
+    if (!this.#room.hasRoomFor(queue)) return { state: 'fresh', queue }
     const place = queue.place()
     if (place !== 'leased' && place !== 'ahead') return { state: place, queue }
-    this.#coming += queue.width
+    this.#room.expect(queue.width)
     return { state: 'leased', queue, isAhead: place === 'ahead' }
   }
 
@@ -218,13 +202,13 @@ export class Dispatcher {
     if (state !== 'leased' || !queue) return
     if (!isAhead) this.#releaseRoom(queue, 'fresh', queue.width)
     else {
-      this.#coming -= queue.width
+      this.#room.expect(-queue.width)
       queue.expectAhead(-1)
     }
   }
 
   #releaseRoom(queue: DestinationQueue, lane: Lane, room: number): void {
-    this.#coming -= room
+    this.#room.expect(-room)
     queue.releaseRoom(lane)
   }
 
@@ -273,7 +257,7 @@ export class Dispatcher {
   }
 
   get #isIdle(): boolean {
-    return this.#underWay === 0 && this.#held.size === 0
+    return this.#underWay === 0 && this.#turns.isEmpty
   }
 
   #tick(): void {
@@ -327,19 +311,15 @@ export class Dispatcher {
 
   /** The next claims; `undefined` if there is none, or no room. Those that have waited longest come first. */
   #takeClaims(): QueueClaim[] | undefined {
-    let left = this.#free
-    if (left < this.#max * FREE_SHARE) return undefined
+    if (!this.#room.isWorthClaiming) return undefined
+    let left = this.#room.free
     let messages = MAX_ROUND
-    const unknownWeight = Math.max(1, Math.floor(this.#max * UNKNOWN_SHARE))
-    const share = this.#findShare()
+    this.#shareRoom()
     const claims: QueueClaim[] = []
     for (const queue of this.#toClaim) {
       if (left < 1 || messages < 1) break
-      const room = Math.min(left, Math.max(share - queue.load, left - this.#max / 2))
-      const each = queue.width * (queue.weight ?? unknownWeight)
-      // Whoever has less than its share gets something, however large it may be.
-      const isShort = queue.underWay === 0 || queue.load + queue.width <= share
-      const most = Math.max(Math.min(messages, Math.floor(room / each)), isShort ? 1 : 0)
+      const each = this.#room.roomOfEach(queue)
+      const most = Math.min(messages, this.#room.mostOf(queue, left))
       if (most < 1) continue
       this.#toClaim.delete(queue)
       for (const claim of queue.claims(most)) {
@@ -352,38 +332,16 @@ export class Dispatcher {
     return claims.length > 0 ? claims : undefined
   }
 
-  /**
-   * How many requests of one destination may be under way while half of the room is taken: the same part for each
-   * destination that sends or waits, so that slow endpoints do not take all of it.
-   */
-  #findShare(): number {
+  /** Divides the room among the destinations that send or wait. */
+  #shareRoom(): void {
     let active = this.#busy.size
     for (const queue of this.#toClaim) if (!this.#busy.has(queue)) active++
-    this.#share = Math.max(1, Math.floor(this.#max / Math.max(1, active)))
-    return this.#share
-  }
-
-  #hasRoom(queue: DestinationQueue): boolean {
-    return this.#free > this.#max / 2 || (this.#free > 0 && queue.load < this.#share)
-  }
-
-  get #max(): number {
-    return this.parts.maxUnderWay ?? MAX_UNDER_WAY
-  }
-
-  /** For how many requests a message counts at each endpoint: large bodies must not take all of the memory. */
-  #weightOf({ body }: Delivery): number {
-    return Math.max(1, Math.ceil((body.length * this.#max) / MAX_BODIES))
+    this.#room.shareAmong(active)
   }
 
   /** The room that a message takes. */
-  #roomOf(queue: DestinationQueue, delivery: Delivery): number {
-    return queue.width * this.#weightOf(delivery)
-  }
-
-  /** How many more requests may be under way. */
-  get #free(): number {
-    return this.#max - this.#requests - this.#coming
+  #roomOf(queue: DestinationQueue, { body }: Delivery): number {
+    return queue.width * this.#room.weightOf(body)
   }
 
   /** Asks the store for the lanes with something due, and for deliveries that were deleted without a word to this process. */
@@ -447,7 +405,10 @@ export class Dispatcher {
     const ahead: { queue: DestinationQueue; claimed: Delivery[] }[] = []
     for (const { queue, claim } of claims) {
       const claimed = byLane.get(laneOf(claim)) ?? []
-      const largest = claimed.reduce((most, one) => Math.max(most, this.#weightOf(one)), 0)
+      const largest = claimed.reduce(
+        (most, one) => Math.max(most, this.#room.weightOf(one.body)),
+        0,
+      )
       if (largest > 0) queue.weight = Math.max(largest, Math.floor((queue.weight ?? 0) / 2))
       const { hasMore, withoutRoom } = queue.claimed(claim, claimed.length)
       if (hasMore) this.#note(queue)
@@ -467,7 +428,7 @@ export class Dispatcher {
       return
     }
     queue.hold(delivery)
-    this.#coming += this.#roomOf(queue, delivery)
+    this.#room.expect(this.#roomOf(queue, delivery))
     this.#behind.add(queue)
     this.#sendAhead(queue)
   }
@@ -475,7 +436,7 @@ export class Dispatcher {
   /** Sends the messages that wait in memory, as far as there is room. */
   #sendAhead(queue: DestinationQueue): void {
     for (let next = queue.next(); next; next = queue.next()) {
-      this.#coming -= this.#roomOf(queue, next)
+      this.#room.expect(-this.#roomOf(queue, next))
       this.#send(next)
     }
   }
@@ -484,7 +445,7 @@ export class Dispatcher {
   #giveUp(queue: DestinationQueue, isAll?: boolean): void {
     const lane = queue.isDown ? 'backlog' : 'fresh'
     for (const delivery of queue.giveUp(isAll)) {
-      this.#coming -= this.#roomOf(queue, delivery)
+      this.#room.expect(-this.#roomOf(queue, delivery))
       this.#giveBack(delivery, lane)
     }
   }
@@ -499,43 +460,18 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const { lane } = delivery
     const queue = this.#queues.get(delivery.destination)
-    if (!queue || (this.#held.size === 0 && this.#sentInTurn < SENT_IN_TURN)) {
+    if (!queue || this.#turns.hasRoom) {
       this.#start(delivery)
       return
     }
     queue.holdRoom(lane)
-    this.#coming += this.#roomOf(queue, delivery)
-    const others = this.#held.get(queue)
-    if (others) others.push(delivery)
-    else this.#held.set(queue, [delivery])
-  }
-
-  /** Sends what is held, as much as one turn of the event loop takes. The destinations take turns. */
-  #sendHeld(): void {
-    for (const [queue, deliveries] of this.#held) {
-      if (this.#sentInTurn >= SENT_IN_TURN) return
-      this.#held.delete(queue)
-      const next = deliveries.shift()
-      if (deliveries.length > 0) this.#held.set(queue, deliveries)
-      if (!next) continue
-      this.#releaseRoom(queue, next.lane, this.#roomOf(queue, next))
-      this.#start(next)
-    }
-    this.#tellIfIdle()
-  }
-
-  #noteTurn(): void {
-    this.#sentInTurn++
-    if (this.#sentInTurn > 1) return
-    setImmediate(() => {
-      this.#sentInTurn = 0
-      this.#sendHeld()
-    })
+    this.#room.expect(this.#roomOf(queue, delivery))
+    this.#turns.hold(delivery, queue)
   }
 
   /** Sends a delivery by the present settings, which may be newer than those by which it was claimed. */
   #start(delivery: Delivery): void {
-    this.#noteTurn()
+    this.#turns.noteSent()
     const { id } = delivery
     if (this.#recalled.has(id)) return
     if (this.#isStopped) {
@@ -553,7 +489,7 @@ export class Dispatcher {
     this.#underWay++
     this.#sentAt.set(id, startedAt)
     const room = this.#roomOf(queue, delivery)
-    this.#requests += room
+    this.#room.take(room)
     queue.start(delivery.lane, room)
     this.#busy.add(queue)
     const ended = (outcomes: EndpointOutcome[]) => {
@@ -581,7 +517,7 @@ export class Dispatcher {
 
   #end(queue: DestinationQueue, room: number): void {
     this.#underWay--
-    this.#requests -= room
+    this.#room.take(-room)
     this.#sendAhead(queue)
     if (queue.hasWaiting) this.#note(queue)
     this.#noteTenant(queue)
