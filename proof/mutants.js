@@ -265,17 +265,18 @@ export const MUTANTS = [
       name: 'a destination that is switched off keeps sending',
       says: /settings: /,
       file: 'dist/deliver/dispatcher.js',
-      find: 'const retired = Array.from(unused);',
+      find: 'const former = this.#queues;',
       put: `const names = new Set(queues.map(({ destination }) => destination.name));
         const kept = Array.from(this.#queues.values()).filter(({ destination }) => !names.has(destination.name));
         queues = [...queues, ...kept];
-        const retired = Array.from(unusedEndpoints(this.#queues.values(), queues));`,
+        unused = unused.filter((endpoint) => !kept.some(({ endpoints }) => endpoints.includes(endpoint)));
+        const former = this.#queues;`,
     },
     {
       name: 'requests that wait for their turn are forgotten by a reload',
       says: /leases: /,
       file: 'dist/deliver/dispatcher.js',
-      find: `for (const endpoint of retired)
+      find: `for (const endpoint of unused)
             endpoint.retire();`,
       put: ';',
     },
@@ -453,7 +454,7 @@ export const MUTANTS = [
       name: 'requests that wait for their turn are forgotten by a reload',
       says: /stop: |drain: /,
       file: 'dist/deliver/dispatcher.js',
-      find: `for (const endpoint of retired)
+      find: `for (const endpoint of unused)
             endpoint.retire();`,
       put: ';',
     },

@@ -10,6 +10,7 @@ const PARTS = {
   createEnqueue: 'enqueue/enqueue.js',
   Dispatcher: 'deliver/dispatcher.js',
   destinationQueues: 'deliver/destination-queues.js',
+  unusedEndpoints: 'deliver/destination-queues.js',
   SharedBreakers: 'deliver/shared-breakers.js',
   Settler: 'deliver/settler.js',
   Engine: 'store/sqlite/engine.js',

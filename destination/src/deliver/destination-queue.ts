@@ -439,7 +439,7 @@ export class DestinationQueue {
     return this.tenant && own > 0 ? Math.min(own, this.tenant.roomFor(this)) : own
   }
 
-  /** The same by the endpoints alone. */
+  /** How many deliveries may start by the limits of the endpoints, without that of the tenant. */
   #ownRoom(): number {
     const { isDown } = this
     let room = -Infinity

@@ -4,7 +4,6 @@ import { retryLane } from '../store/states.js'
 import { LEASE_MS, type DispatchPort, type DueLane } from '../store/store.js'
 import { decide, isAnySent, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
-import { unusedEndpoints } from './destination-queues.js'
 import type { EndpointQueue } from './endpoint-queue.js'
 import { ProcessRoom } from './process-room.js'
 import { send } from './send.js'
@@ -119,14 +118,10 @@ export class Dispatcher {
    *
    * @param unused - The endpoints of the former queues that are no longer used.
    */
-  use(
-    queues: readonly DestinationQueue[],
-    unused: Iterable<EndpointQueue> = unusedEndpoints(this.#queues.values(), queues),
-  ): void {
-    const retired = Array.from(unused)
+  use(queues: readonly DestinationQueue[], unused: readonly EndpointQueue[]): void {
     const former = this.#queues
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
-    for (const endpoint of retired) endpoint.retire()
+    for (const endpoint of unused) endpoint.retire()
     for (const queue of queues) for (const endpoint of queue.endpoints) endpoint.useLimits()
     for (const queue of this.#toClaim) if (!this.#isUsed(queue)) this.#toClaim.delete(queue)
     for (const queue of former.values()) {

@@ -58,9 +58,6 @@ export class Feed implements Observer {
   readonly #listeners = new Set<Listener>()
   #timer: NodeJS.Timeout | undefined
 
-  /** @param now - The time of day: ms since the epoch. */
-  constructor(readonly now: () => number = Date.now) {}
-
   /** @param group - That of the listener's viewpoint. */
   hasRoom(group: string | undefined): boolean {
     const all = Array.from(this.#listeners, ({ viewpoint }) => viewpoint.group)
@@ -93,7 +90,7 @@ export class Feed implements Observer {
   /** Calls of a source were accepted. */
   callsAccepted(source: string, calls: readonly Call[]): void {
     if (this.#listeners.size === 0) return
-    const at = this.now()
+    const at = Date.now()
     for (const { type, event, name, userId, anonymousId, messageId } of calls) {
       const user = userId ?? anonymousId ?? ''
       const seen = (by: Viewpoint) => by.seesSource(source)
@@ -111,7 +108,7 @@ export class Feed implements Observer {
   /** All attempts of one claim have ended. */
   attempted(delivery: Delivery, outcomes: readonly EndpointOutcome[], next: Next): void {
     if (this.#listeners.size === 0) return
-    const at = this.now()
+    const at = Date.now()
     const { id, messageId, source, destination, attempt } = delivery
     const seen = (by: Viewpoint) => by.seesDestination(destination)
     for (const { url, outcome } of outcomes) {

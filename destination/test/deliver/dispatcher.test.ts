@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
+import { unusedEndpoints } from '../../src/deliver/destination-queues.js'
 import { Dispatcher } from '../../src/deliver/dispatcher.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
 import { Pace } from '../../src/deliver/pace.js'
@@ -110,7 +111,7 @@ function setUp(
     )
     return new DestinationQueue(destination(webhooks, { name, ...secrets }), endpoints, now)
   })
-  dispatcher.use(queues)
+  dispatcher.use(queues, [])
   const add = (name: string, count: number) => left.set(name, (left.get(name) ?? 0) + count)
   return { add, dispatcher, queues, held, done, gone }
 }
@@ -286,9 +287,9 @@ describe('many deliveries at once', () => {
   })
 
   test('are not sent to a destination that is disabled meanwhile, and wait for it', async () => {
-    const { dispatcher, held, done } = setUp(['a'], 90, 1_000)
+    const { dispatcher, queues, held, done } = setUp(['a'], 90, 1_000)
     while (held.length === 0) await turn()
-    dispatcher.use([])
+    dispatcher.use([], [...unusedEndpoints(queues, [])])
     const sent = held.length
     for (const { end } of held.splice(0)) end()
     await expect.poll(() => done.length).toBe(90)
@@ -370,7 +371,7 @@ describe('messages that wait in memory', () => {
     const { dispatcher, queues, held, done } = await setUpBusy()
     const [before] = queues
     if (!before) throw new Error('no queue')
-    dispatcher.use([new DestinationQueue({ ...before.destination }, before.endpoints, now)])
+    dispatcher.use([new DestinationQueue({ ...before.destination }, before.endpoints, now)], [])
     await expect.poll(() => done).toMatchObject(GIVEN_BACK)
     for (const { end } of held.splice(0)) end()
     await expect.poll(() => done.length).toBe(131)
@@ -409,9 +410,9 @@ describe('a destination whose settings change during a rotation', () => {
   const secrets = { sharedSecret: 'old', otherSecret: 'new' }
 
   test('is sent nothing with the other secret if it is disabled', async () => {
-    const { dispatcher, held, done } = setUp(['a'], 1, 8, 1, secrets)
+    const { dispatcher, queues, held, done } = setUp(['a'], 1, 8, 1, secrets)
     await expect.poll(() => held.length).toBe(1)
-    dispatcher.use([])
+    dispatcher.use([], [...unusedEndpoints(queues, [])])
     held[0]?.end(UNAUTHORIZED)
     await expect.poll(() => done).toMatchObject([{ next: { state: 'backlog' } }])
     expect(held).toHaveLength(1)
@@ -426,6 +427,7 @@ describe('a destination whose settings change during a rotation', () => {
         const changed = { ...destination, sharedSecret: 'newest', otherSecret: undefined }
         return new DestinationQueue(changed, endpoints, now)
       }),
+      [],
     )
     held[0]?.end(UNAUTHORIZED)
     await expect.poll(() => held.length).toBe(2)

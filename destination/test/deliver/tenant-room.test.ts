@@ -1,7 +1,7 @@
 // The destinations of tenants with a limit of requests, on a virtual clock: the real dispatcher, queues and breakers.
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Room } from '../../src/deliver/destination-queue.js'
-import { destinationQueues } from '../../src/deliver/destination-queues.js'
+import { destinationQueues, unusedEndpoints } from '../../src/deliver/destination-queues.js'
 import { Dispatcher } from '../../src/deliver/dispatcher.js'
 import { Settler } from '../../src/deliver/settler.js'
 import { TenantRoom } from '../../src/deliver/tenant-room.js'
@@ -84,7 +84,7 @@ function createWorld(receivers: readonly Receiver[], limits: Record<string, numb
   })
   const parts = { connect, roomOf: (tenant: string) => rooms.get(tenant) ?? new TenantRoom(), now }
   let queues = [...destinationQueues(receivers.map(settingsOf), [], true, parts)]
-  dispatcher.use(queues)
+  dispatcher.use(queues, [])
   let id = 0
   return {
     started,
@@ -95,12 +95,13 @@ function createWorld(receivers: readonly Receiver[], limits: Record<string, numb
         const isChanged = names.includes(one.name)
         return { ...settingsOf(one), ...(isChanged && { sharedSecret: String(++id) }) }
       })
-      queues = [...destinationQueues(next, queues, true, parts)]
-      dispatcher.use(queues)
+      const former = queues
+      queues = [...destinationQueues(next, former, true, parts)]
+      dispatcher.use(queues, [...unusedEndpoints(former, queues)])
     },
     limit: (tenant: string, limit: number) => {
       Object.assign(rooms.get(tenant) ?? {}, { limit })
-      dispatcher.use(queues)
+      dispatcher.use(queues, [])
     },
     arrive: (name: string, count: number, isBulk = false) =>
       enqueue(

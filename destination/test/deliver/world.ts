@@ -170,7 +170,7 @@ export function createWorld(
     close: () => Promise.resolve(),
   })
   const queues = [...destinationQueues([destination], [], true, { connect, now })]
-  dispatcher.use(queues)
+  dispatcher.use(queues, [])
 
   return {
     rows,

@@ -44,7 +44,7 @@ async function startParts(server: Server, store: Partial<Store>) {
       const endpoint = { url: 'http://127.0.0.1/', headers: {}, concurrency: 1 }
       const poster = { post: nothing, close: () => Promise.resolve() }
       const queue = new EndpointQueue(endpoint, new Breaker(1), new Pace(), poster, now)
-      dispatcher.use([new DestinationQueue(destination([endpoint]), [queue], now)])
+      dispatcher.use([new DestinationQueue(destination([endpoint]), [queue], now)], [])
     },
     advance: (ms: number) => {
       elapsedMs += ms

@@ -1,5 +1,5 @@
 // The parts of the product that the simulation runs. A proof passes those of a copy with a defect.
-import type { destinationQueues } from '../../src/deliver/destination-queues.js'
+import type { destinationQueues, unusedEndpoints } from '../../src/deliver/destination-queues.js'
 import type { Dispatcher } from '../../src/deliver/dispatcher.js'
 import type { Settler } from '../../src/deliver/settler.js'
 import type { SharedBreakers } from '../../src/deliver/shared-breakers.js'
@@ -12,6 +12,7 @@ export interface Stage {
   Settler: typeof Settler
   SharedBreakers: typeof SharedBreakers
   destinationQueues: typeof destinationQueues
+  unusedEndpoints: typeof unusedEndpoints
   createEnqueue: typeof createEnqueue
   Engine: typeof Engine
   loadDriver: typeof loadDriver

@@ -1,4 +1,4 @@
-import { destinationQueues } from '../../src/deliver/destination-queues.js'
+import { destinationQueues, unusedEndpoints } from '../../src/deliver/destination-queues.js'
 import { Dispatcher } from '../../src/deliver/dispatcher.js'
 import { Settler } from '../../src/deliver/settler.js'
 import { SharedBreakers } from '../../src/deliver/shared-breakers.js'
@@ -9,5 +9,6 @@ import type { Stage } from './stage.js'
 
 /** The deliver stage as it is. */
 export const thisStage: Stage = {
-  ...{ Dispatcher, Settler, SharedBreakers, destinationQueues, createEnqueue, Engine, loadDriver },
+  ...{ Dispatcher, Settler, SharedBreakers, destinationQueues, unusedEndpoints, createEnqueue },
+  ...{ Engine, loadDriver },
 }

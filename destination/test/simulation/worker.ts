@@ -119,14 +119,15 @@ export class SimWorker implements WorkerView {
     this.#noteChanges(destinations, judge)
     const enabled = destinations.filter((one) => one.enabled)
     this.destinations = new Map(enabled.map((one) => [one.name, one]))
+    const former = this.#queues
     this.#queues = Array.from(
-      stage.destinationQueues(enabled, this.#queues, true, {
+      stage.destinationQueues(enabled, former, true, {
         connect: (endpoint) => this.#connect(endpoint, enabled),
         now: () => this.world.clock.now,
       }),
     )
     this.#breakers?.use(this.#queues)
-    this.#dispatcher.use(this.#queues)
+    this.#dispatcher.use(this.#queues, [...stage.unusedEndpoints(former, this.#queues)])
   }
 
   /** These deliveries were deleted. */

@@ -389,7 +389,7 @@ test('what another process puts is heard of, and need not be looked for', async 
   const network = createNetwork(settings)
   const connect = (to: Destination['webhooks'][number]) => createPoster(to, network)
   const queues = [...destinationQueues(settings.destinations, [], true, { connect, now })]
-  dispatcher.use(queues)
+  dispatcher.use(queues, [])
   cleanUps.push(async () => {
     await dispatcher.close()
     await Promise.all([here.close(), elsewhere.close()])
