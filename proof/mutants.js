@@ -66,7 +66,7 @@ export const MUTANTS = [
     proof: 3,
     package: 'destination',
     file: 'dist/deliver/settler.js',
-    find: 'await this.store.settle(settlements)',
+    find: 'await this.#store.settle(settlements)',
     put: '0',
   },
   {
@@ -317,7 +317,7 @@ export const MUTANTS = [
       name: 'messages wait in memory for ever',
       says: /leases: /,
       file: 'dist/deliver/destination-queue.js',
-      find: 'this.#ahead.giveUp(this.now(), isAll)',
+      find: 'this.#ahead.giveUp(this.#now(), isAll)',
       put: '[]',
     },
   ]),

@@ -201,7 +201,7 @@ async function connect(
   })
   const manager = new Manager({ store, managed, follower, pauses })
   const servers = createServers(live.current, collector, readiness, {
-    ...{ store, enqueue, dispatcher, log, role, manager, pauses, settings, ...observing },
+    ...{ store, enqueue, dispatcher, log, role, manager, pauses, settings, now, ...observing },
     clock: store.clock,
     queues: () => deliverer.queues,
     readCall: (given) => readCall(given, Date.now()),

@@ -73,6 +73,7 @@ export type Period = number
  * The caller passes the current time, in ms, of any monotonic clock.
  */
 export class Breaker {
+  readonly #random: () => number
   #state: BreakerState = 'closed'
   #cap: number
   /** How many workers share the cap, including this one. */
@@ -113,10 +114,8 @@ export class Breaker {
    */
   #period: Period = 0
 
-  constructor(
-    cap: number,
-    readonly random: () => number = Math.random,
-  ) {
+  constructor(cap: number, random: () => number = Math.random) {
+    this.#random = random
     this.#cap = this.#share = this.#limit = cap
   }
 
@@ -302,7 +301,7 @@ export class Breaker {
   #open(retryAfterMs: number, now: number): void {
     const waitMs = Math.max(this.#probeMs, retryAfterMs)
     this.#change('open')
-    this.#probeAt = now + waitMs * (1 + JITTER * this.random())
+    this.#probeAt = now + waitMs * (1 + JITTER * this.#random())
     if (retryAfterMs > 0) this.#askedUntil = this.#probeAt
     this.#probeMs = Math.min(this.#probeMs * 2, MAX_PROBE_MS)
     this.#failures = 0

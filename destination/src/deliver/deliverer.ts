@@ -42,6 +42,8 @@ export interface DelivererParts {
 export class Deliverer {
   readonly dispatcher: Dispatcher
   readonly settler: Settler
+  readonly #parts: DelivererParts
+  readonly #sharedBreakers: SharedBreakers | undefined
   #queues: DestinationQueue[] = []
   /** By the name of the tenant. A room is kept as long as the tenant, so that it knows the requests to former queues. */
   readonly #rooms = new Map<string, Room>()
@@ -51,10 +53,9 @@ export class Deliverer {
   #network: Network | undefined
   #isStopped = false
 
-  private constructor(
-    readonly parts: DelivererParts,
-    readonly sharedBreakers: SharedBreakers | undefined,
-  ) {
+  private constructor(parts: DelivererParts, sharedBreakers: SharedBreakers | undefined) {
+    this.#parts = parts
+    this.#sharedBreakers = sharedBreakers
     const { store, events, now, maxUnderWay } = parts
     this.settler = new Settler(store, events, now)
     this.dispatcher = new Dispatcher({
@@ -95,7 +96,7 @@ export class Deliverer {
    * @throws TypeError if the networks or the certificates are invalid. Nothing changes then.
    */
   async prepare(settings: DeliverSettings): Promise<() => Promise<void>> {
-    const { isDelivering, maxUnderWay, now, wall } = this.parts
+    const { isDelivering, maxUnderWay, now, wall } = this.#parts
     const before = { queues: this.#queues, network: this.#network }
     const isSameNetwork = isDeepStrictEqual(
       networkOf(settings),
@@ -123,7 +124,7 @@ export class Deliverer {
       this.#network = network
       this.#queues = queues
       this.#setLimits(settings)
-      this.sharedBreakers?.use(queues)
+      this.#sharedBreakers?.use(queues)
       this.dispatcher.use(queues, unused)
       this.#noteFormer(before.queues)
       const closing = this.#end(unused)
@@ -137,11 +138,11 @@ export class Deliverer {
 
   #formerOf(destination: string, url: string): FormerEndpoint | undefined {
     const known = this.#former.get(`${destination} ${url}`)
-    return known && known.until >= this.parts.now() ? known : undefined
+    return known && known.until >= this.#parts.now() ? known : undefined
   }
 
   #noteFormer(before: readonly DestinationQueue[]): void {
-    const now = this.parts.now()
+    const now = this.#parts.now()
     for (const [key, { until }] of this.#former) if (until < now) this.#former.delete(key)
     for (const { destination, endpoints } of before) {
       for (const { isRetired, endpoint, breaker, pace } of endpoints) {
@@ -173,11 +174,11 @@ export class Deliverer {
    * those of users who are deleted.
    */
   listen(): void {
-    if (!this.parts.isDelivering) return
-    this.parts.store.onPut?.((destination, lane) => {
+    if (!this.#parts.isDelivering) return
+    this.#parts.store.onPut?.((destination, lane) => {
       this.dispatcher.wake(destination, lane)
     })
-    this.parts.store.onRemoved((ids) => {
+    this.#parts.store.onRemoved((ids) => {
       this.dispatcher.recall(new Set(ids))
     })
   }
@@ -191,7 +192,7 @@ export class Deliverer {
   /** Resolves once all attempts under way have ended and are settled, and all connections are closed. */
   async close(): Promise<void> {
     await this.dispatcher.close()
-    await this.sharedBreakers?.close()
+    await this.#sharedBreakers?.close()
     await closeNetwork(
       this.#network,
       closeEndpoints(this.#queues.flatMap(({ endpoints }) => endpoints)),

@@ -70,6 +70,7 @@ export type Room = TenantRoom<DestinationQueue>
 
 /** What one destination may send now: the queues of its endpoints, what is under way, and what waits in the store. */
 export class DestinationQueue {
+  readonly #now: () => number
   readonly #lanes: Record<Lane, LaneState> = {
     fresh: unknown(),
     backlog: unknown(),
@@ -105,10 +106,11 @@ export class DestinationQueue {
   constructor(
     readonly destination: Destination,
     readonly endpoints: readonly EndpointQueue[],
-    readonly now: () => number,
+    now: () => number,
     readonly tenant?: Room,
     wall?: () => number,
   ) {
+    this.#now = now
     this.signing = createSigning(destination, wall)
     this.urls = endpoints.map(({ endpoint }) => endpoint.url)
   }
@@ -144,7 +146,7 @@ export class DestinationQueue {
 
   /** A leased message waits in memory until {@link next} or {@link giveUp}. */
   hold(delivery: Delivery): void {
-    this.#ahead.add(delivery, this.now())
+    this.#ahead.add(delivery, this.#now())
     this.tenant?.take(this, this.width)
   }
 
@@ -160,7 +162,7 @@ export class DestinationQueue {
    * any, or if the lanes take turns.
    */
   giveUp(isAll = this.isDown || this.#takesTurns): Delivery[] {
-    const given = this.#ahead.giveUp(this.now(), isAll)
+    const given = this.#ahead.giveUp(this.#now(), isAll)
     this.tenant?.take(this, -given.length * this.width)
     return given
   }
@@ -229,7 +231,7 @@ export class DestinationQueue {
     const withoutRoom = Math.max(0, count - reserved)
     const isNoneUntried = isUntried === true && count === 0
     // The lane may still have what was tried before.
-    if (isNoneUntried) state.dueAt = this.now()
+    if (isNoneUntried) state.dueAt = this.#now()
     else state.hasWaiting = count === limit || state.hasMore
     return { hasMore: count === limit || isNoneUntried, withoutRoom }
   }
@@ -260,7 +262,7 @@ export class DestinationQueue {
   noteDue(lane: Lane, delayMs: number): void {
     const state = this.#lanes[lane]
     if (delayMs === 0) state.hasWaiting = state.hasMore = true
-    else state.dueAt = Math.min(state.dueAt, this.now() + delayMs)
+    else state.dueAt = Math.min(state.dueAt, this.#now() + delayMs)
   }
 
   /** The store says in which lanes something is due, and that nothing is due in the others. */
@@ -399,7 +401,7 @@ export class DestinationQueue {
 
   #isToClaim(lane: Lane): boolean {
     const { hasWaiting, dueAt } = this.#lanes[lane]
-    return hasWaiting || (dueAt < Infinity && this.now() >= dueAt)
+    return hasWaiting || (dueAt < Infinity && this.#now() >= dueAt)
   }
 
   /**

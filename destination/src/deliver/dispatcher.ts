@@ -68,6 +68,7 @@ const MAX_ROUND = 512
  * {@link placed}), which saves a claim. All other deliveries are claimed from the store.
  */
 export class Dispatcher {
+  readonly #parts: DispatcherParts
   #queues = new Map<string, DestinationQueue>()
   #underWay = 0
   /** When the deliveries under way were sent, the oldest first. */
@@ -104,7 +105,8 @@ export class Dispatcher {
   /** Who waits for the end of what was under way, the one that has waited longest first. */
   readonly #ends: { at: number; resolve: () => void }[] = []
 
-  constructor(readonly parts: DispatcherParts) {
+  constructor(parts: DispatcherParts) {
+    this.#parts = parts
     this.#room = new ProcessRoom(parts.maxUnderWay)
     this.#tickedAt = parts.now()
     this.#timer = setInterval(() => {
@@ -144,7 +146,7 @@ export class Dispatcher {
 
   /** Deliveries were deleted: what is not on its way to an endpoint yet is not sent. */
   recall(ids: ReadonlySet<DeliveryId>): void {
-    const at = this.parts.now()
+    const at = this.#parts.now()
     for (const id of ids) this.#recalled.set(id, at)
     for (const { endpoints } of this.#busy) {
       for (const endpoint of endpoints) endpoint.withdraw(ids)
@@ -155,7 +157,7 @@ export class Dispatcher {
   place(destination: string, isBulk = false): Placement {
     const queue = this.#queues.get(destination)
     if (isBulk) return { state: 'bulk', queue }
-    if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
+    if (!queue || this.#isStopped || this.#parts.settler.isFailing) return { state: 'fresh', queue }
     if (!this.#room.hasRoomFor(queue)) return { state: 'fresh', queue }
     const place = queue.place()
     if (place !== 'leased' && place !== 'ahead') return { state: place, queue }
@@ -214,7 +216,7 @@ export class Dispatcher {
 
   /** For how long the dispatcher has been waiting for its timer or for the store, in ms. */
   stalledMs(): number {
-    return this.parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
+    return this.#parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
   }
 
   /** Whether the last claim failed. */
@@ -240,13 +242,13 @@ export class Dispatcher {
     await this.#claiming
     if (!this.#isIdle) await new Promise<void>((resolve) => this.#idle.push(resolve))
     clearInterval(this.#timer)
-    await this.parts.settler.drain()
+    await this.#parts.settler.drain()
   }
 
   /** Resolves once the attempts that are under way now have ended, and were told. */
   presentEnded(): Promise<void> {
     return new Promise((resolve) => {
-      this.#ends.push({ at: this.parts.now(), resolve })
+      this.#ends.push({ at: this.#parts.now(), resolve })
       this.#tellEnded()
     })
   }
@@ -256,7 +258,7 @@ export class Dispatcher {
   }
 
   #tick(): void {
-    this.#tickedAt = this.parts.now()
+    this.#tickedAt = this.#parts.now()
     for (const queue of this.#queues.values()) {
       for (const endpoint of queue.endpoints) endpoint.sweep()
       if (queue.hasAhead) {
@@ -295,8 +297,8 @@ export class Dispatcher {
 
   async #runClaims(): Promise<void> {
     this.#isClaiming = true
-    while (!this.#isStopped && !this.parts.settler.isFailing) {
-      if (this.parts.now() >= this.#pollAt) await this.#poll()
+    while (!this.#isStopped && !this.#parts.settler.isFailing) {
+      if (this.#parts.now() >= this.#pollAt) await this.#poll()
       const claims = this.#takeClaims()
       if (!claims) break
       await this.#claimFor(claims)
@@ -341,10 +343,10 @@ export class Dispatcher {
 
   /** Asks the store for the lanes with something due, and for deliveries that were deleted without a word to this process. */
   async #poll(): Promise<void> {
-    this.#pollAt = this.parts.now() + POLL_MS
+    this.#pollAt = this.#parts.now() + POLL_MS
     const queues = this.#queues
     const [due] = await Promise.all([
-      this.#ask(() => this.parts.store.due()),
+      this.#ask(() => this.#parts.store.due()),
       this.#recallGone().catch(() => undefined), // The store does not answer: the other question tells of it.
     ])
     if (!due) return
@@ -357,7 +359,7 @@ export class Dispatcher {
 
   /** Recalls what was deleted of the deliveries that have been under way for a while, as those that wait at a busy endpoint. */
   async #recallGone(): Promise<void> {
-    const { store, now } = this.parts
+    const { store, now } = this.#parts
     if (!store.gone) return
     const latest = now() - TICK_MS
     const ids: DeliveryId[] = []
@@ -373,13 +375,13 @@ export class Dispatcher {
 
   /** Asks the store. The answer is `undefined` if it fails. */
   async #ask<T>(question: () => Promise<T>): Promise<T | undefined> {
-    this.#askedAt = this.parts.now()
+    this.#askedAt = this.#parts.now()
     try {
       const answer = await question()
       this.#hasClaimFailed = false
       return answer
     } catch (error) {
-      if (!this.#hasClaimFailed) this.parts.events.claimFailed(error)
+      if (!this.#hasClaimFailed) this.#parts.events.claimFailed(error)
       this.#hasClaimFailed = true
       return undefined
     } finally {
@@ -389,7 +391,7 @@ export class Dispatcher {
 
   async #claimFor(claims: QueueClaim[]): Promise<void> {
     const deliveries =
-      (await this.#ask(() => this.parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
+      (await this.#ask(() => this.#parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
     const byLane = new Map<string, Delivery[]>()
     for (const delivery of deliveries) {
       const lane = laneOf(delivery)
@@ -447,7 +449,7 @@ export class Dispatcher {
 
   /** A leased delivery is not sent. It goes back to the place in its lane that it had before. */
   #giveBack(delivery: Delivery, lane: Lane): void {
-    this.parts.settler.add(unsent(delivery, lane))
+    this.#parts.settler.add(unsent(delivery, lane))
     this.#queues.get(delivery.destination)?.notePut(lane)
   }
 
@@ -473,7 +475,7 @@ export class Dispatcher {
       this.#giveBack(delivery, delivery.lane)
       return
     }
-    const { settler, events, now, random } = this.parts
+    const { settler, events, now, random } = this.#parts
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {
       this.#giveBack(delivery, retryLane(delivery))

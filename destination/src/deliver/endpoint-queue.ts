@@ -42,6 +42,7 @@ interface Waiting {
  * its outcome is `endpoint_busy`.
  */
 export class EndpointQueue {
+  readonly #now: () => number
   #waiting: Waiting[] = []
   #isRetired = false
 
@@ -51,8 +52,10 @@ export class EndpointQueue {
     readonly breaker: Breaker,
     readonly pace: Pace,
     readonly poster: Poster,
-    readonly now: () => number,
-  ) {}
+    now: () => number,
+  ) {
+    this.#now = now
+  }
 
   /** Whether the settings do not use it any more. */
   get isRetired(): boolean {
@@ -61,7 +64,7 @@ export class EndpointQueue {
 
   /** Whether it takes requests other than probes: it is neither down nor paused. */
   get isAvailable(): boolean {
-    return !this.breaker.isOpen && this.pace.pauseMs(this.now()) === 0
+    return !this.breaker.isOpen && this.pace.pauseMs(this.#now()) === 0
   }
 
   /** Whether a rate limits its requests, by the settings or since it answered 429. */
@@ -77,19 +80,19 @@ export class EndpointQueue {
   /** How many requests may be under way at once now. */
   limit(): number {
     const { breaker, pace } = this
-    return breaker.inFlight + Math.min(breaker.room(this.now()), pace.burst)
+    return breaker.inFlight + Math.min(breaker.room(this.#now()), pace.burst)
   }
 
   /** How many requests it takes in a second, as far as is known. */
   get recentRate(): number {
-    return this.pace.recentRate(this.now())
+    return this.pace.recentRate(this.#now())
   }
 
   /** Its settings are used from now on. Its breaker and its pace may have those of before. */
   useLimits(): void {
     const { concurrency, rateLimit = Infinity } = this.endpoint
     this.breaker.cap = concurrency
-    this.pace.setLimit(rateLimit, this.now())
+    this.pace.setLimit(rateLimit, this.#now())
   }
 
   /** Shares the endpoint among this many workers, including this one. */
@@ -112,7 +115,7 @@ export class EndpointQueue {
     } else if (this.#isHopeless()) {
       setImmediate(done, this.#unsentNow())
     } else {
-      this.#waiting.push({ request, done, since: this.now() })
+      this.#waiting.push({ request, done, since: this.#now() })
     }
   }
 
@@ -142,7 +145,7 @@ export class EndpointQueue {
   sweep(maxWaitMs = MAX_WAIT_MS): void {
     if (this.#waiting.length === 0) return
     if (maxWaitMs > 0) this.#sendWaiting()
-    const latest = this.breaker.isOpen ? Infinity : this.now() - maxWaitMs
+    const latest = this.breaker.isOpen ? Infinity : this.#now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)
     const count = kept < 0 ? this.#waiting.length : kept
     for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) {
@@ -157,12 +160,12 @@ export class EndpointQueue {
 
   /** How many requests can start now, waiting or not. */
   #open(): number {
-    const now = this.now()
+    const now = this.#now()
     return Math.min(this.breaker.room(now), this.pace.room(now))
   }
 
   #send({ body, headers, wasTried }: EndpointRequest, done: (outcome: Outcome) => void): void {
-    const startedAt = this.now()
+    const startedAt = this.#now()
     const period = this.breaker.start()
     this.pace.start(startedAt)
     this.poster.post(body, headers, (outcome) => {
@@ -172,7 +175,7 @@ export class EndpointQueue {
   }
 
   #end(period: Period, startedAt: number, wasTried: boolean, outcome: Outcome): void {
-    const now = this.now()
+    const now = this.#now()
     const { code, verdict, retryAfterMs = 0 } = outcome
     const isHealthy = verdict !== 'retry'
     const isThrottled = code === 'throttled'
@@ -187,12 +190,12 @@ export class EndpointQueue {
     const { breaker, pace } = this
     const most = Math.max(breaker.cap * MAX_WAITING, LEAST_MAX_WAITING)
     const isFull = this.#waiting.length >= most
-    return breaker.isOpen || isFull || pace.pauseMs(this.now()) > MAX_WAIT_MS
+    return breaker.isOpen || isFull || pace.pauseMs(this.#now()) > MAX_WAIT_MS
   }
 
   /** The outcome of a request that is not sent. It says when to try again at the earliest. */
   #unsentNow(): Outcome {
-    const now = this.now()
+    const now = this.#now()
     if (this.breaker.isOpen) return unsent(DOWN, this.breaker.probeInMs(now))
     const pauseMs = this.pace.pauseMs(now)
     return unsent(pauseMs > 0 ? PAUSED : BUSY, pauseMs)

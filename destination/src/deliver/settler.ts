@@ -28,6 +28,9 @@ export interface SettleEvents {
  * It keeps each settlement until the store has it, because a delivery that is not settled is sent again.
  */
 export class Settler {
+  readonly #store: Pick<DispatchPort, 'settle'>
+  readonly #events: SettleEvents
+  readonly #now: () => number
   #waiting: Settlement[] = []
   #isBusy = false
   #isFailing = false
@@ -37,10 +40,13 @@ export class Settler {
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
-    readonly store: Pick<DispatchPort, 'settle' | 'onSettled'>,
-    readonly events: SettleEvents,
-    readonly now: () => number = () => performance.now(),
+    store: Pick<DispatchPort, 'settle' | 'onSettled'>,
+    events: SettleEvents,
+    now: () => number = () => performance.now(),
   ) {
+    this.#store = store
+    this.#events = events
+    this.#now = now
     store.onSettled((settlements) => {
       const ended = settlements.filter(hasEnded)
       if (ended.length > 0) events.messagesEnded(ended)
@@ -49,7 +55,7 @@ export class Settler {
 
   /** For how long the settler has been waiting for the store, in ms. */
   stalledMs(): number {
-    return this.#askedAt === undefined ? 0 : this.now() - this.#askedAt
+    return this.#askedAt === undefined ? 0 : this.#now() - this.#askedAt
   }
 
   /** Whether the store could not take the last settlements. Nothing should be sent until it takes them. */
@@ -83,15 +89,15 @@ export class Settler {
   }
 
   async #settle(settlements: Settlement[]): Promise<boolean> {
-    this.#askedAt = this.now()
+    this.#askedAt = this.#now()
     try {
-      const refused = await this.store.settle(settlements)
-      if (refused > 0) this.events.settlementsRefused(refused)
-      if (this.#isFailing) this.events.settleRecovered()
+      const refused = await this.#store.settle(settlements)
+      if (refused > 0) this.#events.settlementsRefused(refused)
+      if (this.#isFailing) this.#events.settleRecovered()
       this.#isFailing = false
       return true
     } catch (error) {
-      if (!this.#isFailing) this.events.settleFailed(error)
+      if (!this.#isFailing) this.#events.settleFailed(error)
       this.#isFailing = true
       return false
     } finally {

@@ -48,6 +48,7 @@ interface SharedBreaker {
  * It uses the last answer of the store. While the store can't be reached, no probe is sent. Nothing else changes.
  */
 export class SharedBreakers {
+  readonly #parts: SharedBreakersParts
   #shared = new Map<string, SharedBreaker>()
   #workerCount: number
   #heartbeatAt: number
@@ -60,10 +61,11 @@ export class SharedBreakers {
   readonly #timer: NodeJS.Timeout
 
   private constructor(
-    readonly parts: SharedBreakersParts,
+    parts: SharedBreakersParts,
     workerCount: number,
     down: ReadonlyMap<string, number>,
   ) {
+    this.#parts = parts
     this.#workerCount = workerCount
     this.#down = down
     this.#heardAt = parts.now()
@@ -131,13 +133,13 @@ export class SharedBreakers {
       )
       this.#hasFailed = false
     } catch (error) {
-      if (!this.#hasFailed) this.parts.events.workersFailed(error)
+      if (!this.#hasFailed) this.#parts.events.workersFailed(error)
       this.#hasFailed = true
     }
   }
 
   async #sendHeartbeat(): Promise<void> {
-    const { workers, now } = this.parts
+    const { workers, now } = this.#parts
     if (now() < this.#heartbeatAt) return
     this.#heartbeatAt = now() + HEARTBEAT_MS
     const count = await workers.heartbeat()
@@ -145,7 +147,7 @@ export class SharedBreakers {
       this.#workerCount = count
       for (const { endpoint } of this.#shared.values()) endpoint.shareAmong(count)
     }
-    this.#down = await findDown(this.parts)
+    this.#down = await findDown(this.#parts)
     const wasGone = now() - this.#heardAt >= WORKER_TIMEOUT_MS
     this.#heardAt = now()
     for (const [name, shared] of this.#shared) {
@@ -173,7 +175,7 @@ export class SharedBreakers {
     const shared = this.#shared.get(name)
     const probeAt = this.#down.get(name)
     if (!shared || probeAt === undefined || shared.endpoint.breaker.isOpen) return
-    const now = this.parts.now()
+    const now = this.#parts.now()
     shared.endpoint.breaker.expectDown(Math.max(0, probeAt - now), now)
     shared.wasOpen = shared.endpoint.breaker.isOpen
   }
@@ -192,12 +194,12 @@ export class SharedBreakers {
   }
 
   async #tellUp(slice: readonly SharedBreaker[]): Promise<void> {
-    await this.parts.workers.endProbes(slice.map(({ name }) => name))
+    await this.#parts.workers.endProbes(slice.map(({ name }) => name))
     for (const shared of slice) shared.wasOpen = false
   }
 
   async #tellDown(slice: readonly SharedBreaker[]): Promise<void> {
-    const { workers, now } = this.parts
+    const { workers, now } = this.#parts
     const toDown = ({ name, endpoint: { breaker } }: SharedBreaker) => ({
       endpoint: name,
       forMs: breaker.probeInMs(now()),
@@ -212,7 +214,7 @@ export class SharedBreakers {
 
   #wantsProbe(shared: SharedBreaker): boolean {
     const { breaker } = shared.endpoint
-    const now = this.parts.now()
+    const now = this.#parts.now()
     if (now < shared.askAt || !breaker.needsPermission(now)) return false
     if (!breaker.hasUnusedPermission || this.#workerCount === 1) return true
     // This worker had nothing to probe with. Another one may have, and must not always come too late.
@@ -222,7 +224,7 @@ export class SharedBreakers {
   }
 
   async #askToProbe(slice: readonly SharedBreaker[]): Promise<void> {
-    const { workers, now } = this.parts
+    const { workers, now } = this.#parts
     const askedAt = now()
     const names = slice.map(({ name }) => name)
     const holds = await workers.tryProbes(names, PROBE_MS, MAX_PROBE_MS)

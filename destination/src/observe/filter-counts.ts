@@ -15,9 +15,12 @@ interface Counted extends FilterCount {
  * a filter hides every call.
  */
 export class FilterCounts implements Observer {
+  readonly #log: Pick<Log, 'warn'>
   readonly #counts = new Map<string, Counted>()
 
-  constructor(readonly log: Pick<Log, 'warn'>) {}
+  constructor(log: Pick<Log, 'warn'>) {
+    this.#log = log
+  }
 
   /** Filters were asked about a call. */
   filtered(_call: unknown, { destination, reason }: Verdict): void {
@@ -30,7 +33,7 @@ export class FilterCounts implements Observer {
     counts.stopped++
     if (wasBlocking || !isBlocking(counts)) return
     const { stopped } = counts
-    this.log.warn(
+    this.#log.warn(
       { destination: destination.name, stopped, last: reason },
       'the filters of this destination have let no call through so far; check them, also for upper and lower case: POST /v1/admin/filters/preview says what they stop',
     )

@@ -53,6 +53,7 @@ interface DestinationCounts {
  * the number of series.
  */
 export class Metrics implements Observer {
+  readonly #sources: MetricSources
   readonly #registry = new Registry()
   readonly #requests = new ByName('source')
   readonly #calls = new ByName('source')
@@ -65,7 +66,8 @@ export class Metrics implements Observer {
   /** The waiting messages, read once for each request; `undefined` if the store fails. */
   #stats: Promise<Stats[] | undefined> = Promise.resolve(undefined)
 
-  constructor(readonly sources: MetricSources) {
+  constructor(sources: MetricSources) {
+    this.#sources = sources
     processRegistry() // starts the metrics of the process now and not at the first request
     this.#addCollected()
     this.#addSent()
@@ -155,7 +157,7 @@ export class Metrics implements Observer {
 
   /** All metrics in the text format of Prometheus. Between two of them other work of the process goes on. */
   async text(): Promise<string> {
-    this.#stats = this.sources.stats().catch(() => undefined)
+    this.#stats = this.#sources.stats().catch(() => undefined)
     const texts: string[] = []
     for (const registry of [this.#registry, processRegistry()]) {
       for (const { name } of registry.getMetricsAsArray()) {
@@ -279,7 +281,10 @@ export class Metrics implements Observer {
         type: 'gauge',
       },
       () =>
-        Array.from(this.sources.paused(), (destination) => ({ labels: { destination }, value: 1 })),
+        Array.from(this.#sources.paused(), (destination) => ({
+          labels: { destination },
+          value: 1,
+        })),
     )
     addMetric(
       this.#registry,
@@ -289,14 +294,14 @@ export class Metrics implements Observer {
         type: 'gauge',
       },
       async () => {
-        const [isUp, stats] = await Promise.all([this.sources.isStoreUp(), this.#stats])
+        const [isUp, stats] = await Promise.all([this.#sources.isStoreUp(), this.#stats])
         return [{ labels: {}, value: isUp && stats ? 1 : 0 }]
       },
     )
   }
 
   #addServers(): void {
-    const { servers } = this.sources
+    const { servers } = this.#sources
     if (!servers) return
     addMetric(
       this.#registry,
@@ -312,7 +317,7 @@ export class Metrics implements Observer {
 
   #addEndpoints(): void {
     const breakers = () =>
-      this.sources.queues().flatMap(({ destination: { name }, endpoints }) =>
+      this.#sources.queues().flatMap(({ destination: { name }, endpoints }) =>
         endpoints.map(({ endpoint, breaker, pace }) => ({
           breaker,
           rate: pace.rate,
@@ -372,7 +377,7 @@ export class Metrics implements Observer {
    */
   #known(stored: readonly Stats[]): Stats[] {
     const all = new Map<string, Stats>()
-    for (const { destination } of this.sources.queues()) {
+    for (const { destination } of this.#sources.queues()) {
       const { name } = destination
       all.set(name, { destination: name, ...NO_MESSAGES })
     }
@@ -404,9 +409,12 @@ const BREAKER_STATES: readonly BreakerState[] = ['closed', 'open', 'half-open']
 
 /** Counts by source or by destination, and by one more label. */
 class ByName {
-  constructor(readonly owner: 'source' | 'destination') {}
-
+  readonly #owner: 'source' | 'destination'
   readonly #counts = new Map<string, Counts>()
+
+  constructor(owner: 'source' | 'destination') {
+    this.#owner = owner
+  }
 
   of(name: string): Counts {
     let counts = this.#counts.get(name)
@@ -419,7 +427,7 @@ class ByName {
 
   samples(label: string): Sample[] {
     return Array.from(this.#counts, ([name, counts]) =>
-      counts.samples(label, { [this.owner]: name }),
+      counts.samples(label, { [this.#owner]: name }),
     ).flat()
   }
 }

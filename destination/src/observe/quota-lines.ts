@@ -12,9 +12,12 @@ interface Refusing {
 
 /** Logs when a quota of a tenant begins to refuse requests, and when it refuses no more, but no request in between. */
 export class QuotaLines implements Observer {
+  readonly #log: Pick<Log, 'warn' | 'info'>
   readonly #refusing = new Map<string, Refusing>()
 
-  constructor(readonly log: Pick<Log, 'warn' | 'info'>) {}
+  constructor(log: Pick<Log, 'warn' | 'info'>) {
+    this.#log = log
+  }
 
   /** A request was refused. */
   quotaRefused(tenant: string, quota: RefusingQuota): void {
@@ -25,11 +28,11 @@ export class QuotaLines implements Observer {
       known.timer.refresh()
       return
     }
-    this.log.warn({ tenant, quota }, 'a quota of this tenant refuses calls')
+    this.#log.warn({ tenant, quota }, 'a quota of this tenant refuses calls')
     const timer = setTimeout(() => {
       const { requests = 0 } = this.#refusing.get(key) ?? {}
       this.#refusing.delete(key)
-      this.log.info({ tenant, quota, requests }, 'the quota of this tenant refuses no more calls')
+      this.#log.info({ tenant, quota, requests }, 'the quota of this tenant refuses no more calls')
     }, QUIET_MS).unref()
     this.#refusing.set(key, { requests: 1, timer })
   }

@@ -42,15 +42,18 @@ const REFUSED_MS = 10_000
 
 /** Whether this process accepts and delivers calls. A process that only answers requests is not ready. */
 export class Readiness implements Observer {
+  readonly #parts: ReadinessParts
   #refusedAt = -Infinity
   #isStopping = false
 
-  constructor(readonly parts: ReadinessParts) {}
+  constructor(parts: ReadinessParts) {
+    this.#parts = parts
+  }
 
   /** The store could not take deliveries. One of several servers that fails is no reason to send calls elsewhere. */
   storeRefused(error: unknown): void {
     if (error instanceof StoreError && error.server !== undefined) return
-    this.#refusedAt = this.parts.now()
+    this.#refusedAt = this.#parts.now()
   }
 
   /**
@@ -67,13 +70,13 @@ export class Readiness implements Observer {
 
   /** The servers of the store that fail, while the others work. */
   away(): string[] {
-    const servers = this.parts.store.servers?.list() ?? []
+    const servers = this.#parts.store.servers?.list() ?? []
     return servers.flatMap(({ name, error }) => (error ? [name] : []))
   }
 
   /** The reasons why the destination is not ready; empty if it is ready. */
   async reasons(): Promise<NotReady[]> {
-    const { dispatcher, settler } = this.parts
+    const { dispatcher, settler } = this.#parts
     const found: NotReady[] = []
     const add = (code: NotReady['code'], message: string) => found.push({ code, message })
 
@@ -98,7 +101,7 @@ export class Readiness implements Observer {
 
   /** What is wrong while a reason is `store_unavailable`. */
   async storeProblem(): Promise<string | undefined> {
-    const { dispatcher, settler, store, now } = this.parts
+    const { dispatcher, settler, store, now } = this.#parts
     if (now() - this.#refusedAt < REFUSED_MS) {
       return 'The store takes no calls, because it is full or fails. The log has the error.'
     }

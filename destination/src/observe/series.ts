@@ -52,18 +52,20 @@ export class Counts {
 
 /** A histogram of durations. */
 export class Durations {
+  readonly #bounds: readonly number[]
   readonly #counts: number[]
   #sumMs = 0
 
   /** @param bounds - The upper ends of the buckets, in seconds. */
-  constructor(readonly bounds: readonly number[]) {
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds
     this.#counts = new Array<number>(bounds.length + 1).fill(0)
   }
 
   add(ms: number): void {
     const seconds = ms / 1_000
     let bucket = 0
-    while (bucket < this.bounds.length && seconds > (this.bounds[bucket] ?? 0)) bucket++
+    while (bucket < this.#bounds.length && seconds > (this.#bounds[bucket] ?? 0)) bucket++
     this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1
     this.#sumMs += ms
   }
@@ -72,7 +74,7 @@ export class Durations {
     let count = 0
     const buckets = this.#counts.map((here, i) => ({
       metricName: `${name}_bucket`,
-      labels: { ...labels, le: String(this.bounds[i] ?? '+Inf') },
+      labels: { ...labels, le: String(this.#bounds[i] ?? '+Inf') },
       value: (count += here),
     }))
     const sum = { metricName: `${name}_sum`, labels, value: this.#sumMs / 1_000 }

@@ -23,14 +23,16 @@ interface Counts extends Omit<HistoryCounts, 'bins'> {
 
 /** Counts what happens at the endpoints, and adds it to the history in the store. */
 export class Tally implements Observer {
+  readonly #store: Pick<HistoryPort, 'addHistory'>
+  readonly #queues: () => readonly DestinationQueue[]
   #counts = new Map<string, Counts>()
   #timer: NodeJS.Timeout | undefined
   #saving: Promise<void> = Promise.resolve()
 
-  constructor(
-    readonly store: Pick<HistoryPort, 'addHistory'>,
-    readonly queues: () => readonly DestinationQueue[],
-  ) {}
+  constructor(store: Pick<HistoryPort, 'addHistory'>, queues: () => readonly DestinationQueue[]) {
+    this.#store = store
+    this.#queues = queues
+  }
 
   /** Saves what was counted every 10 seconds, until {@link stop}. */
   start(): void {
@@ -78,7 +80,7 @@ export class Tally implements Observer {
     for (let from = 0; from < counted.length; from += SLICE) {
       const slice = counted.slice(from, from + SLICE)
       try {
-        await this.store.addHistory(slice.map(([, counts]) => rowOf(counts)))
+        await this.#store.addHistory(slice.map(([, counts]) => rowOf(counts)))
       } catch (error) {
         // The charts may already have them. They miss some requests rather than showing them twice.
         if (error instanceof StoreError && error.isUnsure) continue
@@ -90,7 +92,7 @@ export class Tally implements Observer {
 
   /** An endpoint that is down gets few requests or none, and its chart has to show that it is down. */
   #sampleBreakers(): void {
-    for (const { destination, endpoints } of this.queues()) {
+    for (const { destination, endpoints } of this.#queues()) {
       for (const { endpoint, breaker } of endpoints) {
         if (breaker.state === 'closed') continue
         const counts = this.#of(destination.name, endpoint.url)

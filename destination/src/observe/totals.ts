@@ -29,11 +29,14 @@ const REJECTED: Readonly<Record<RejectionCode, true>> = {
  * It keeps everything in memory. The charts come from the store.
  */
 export class Totals implements Observer {
+  readonly #clock: Clock
   readonly #endpoints = new Map<string, Map<string, CountedEndpoint>>()
   readonly #sources = new Map<string, SourceTotals>()
   readonly #calls = new CallRate()
 
-  constructor(readonly clock: Clock) {}
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
 
   /**
    * Counts calls of a source: those that were `accepted`, and those that were rejected. Calls that were refused for now are neither,
@@ -44,7 +47,7 @@ export class Totals implements Observer {
     this.#sources.set(source, totals)
     if (answer === 'accepted') {
       totals.accepted += count
-      this.#calls.add(count, this.clock.now())
+      this.#calls.add(count, this.#clock.now())
     } else if (Object.hasOwn(REJECTED, answer)) totals.rejected += count
   }
 
@@ -53,7 +56,7 @@ export class Totals implements Observer {
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
   ): void {
-    const now = this.clock.now()
+    const now = this.#clock.now()
     for (const { url, outcome } of outcomes) {
       this.#endpoint(destination, url).add(outcome, now)
     }
@@ -77,7 +80,7 @@ export class Totals implements Observer {
 
   /** The accepted calls per second in the last minute. */
   callsPerSecond(): number {
-    return this.#calls.perSecond(this.clock.now())
+    return this.#calls.perSecond(this.#clock.now())
   }
 
   source(name: string): SourceTotals {
@@ -85,14 +88,14 @@ export class Totals implements Observer {
   }
 
   endpoint(destination: string, url: string): EndpointTotals {
-    const totals = this.#endpoints.get(destination)?.get(url)?.totals(this.clock.now())
+    const totals = this.#endpoints.get(destination)?.get(url)?.totals(this.#clock.now())
     if (!totals) return NO_REQUESTS
     const { lastFailure } = totals
     if (!lastFailure) return totals
     // Whole ms, as in every other answer.
     return {
       ...totals,
-      lastFailure: { ...lastFailure, at: Math.round(shownTime(this.clock, lastFailure.at)) },
+      lastFailure: { ...lastFailure, at: Math.round(shownTime(this.#clock, lastFailure.at)) },
     }
   }
 

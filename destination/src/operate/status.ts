@@ -34,6 +34,8 @@ export interface StatusParts {
   role: Role
   /** The store's clock: what is shown is compared with the times that the store has. */
   clock: Pick<Clock, 'wall'>
+  /** The monotonic clock of the queues, in ms. */
+  now: () => number
 }
 
 /** The status without the fields that depend on the request or on the process. */
@@ -85,7 +87,12 @@ export function statusOfDestination(
   destination: Destination,
   { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts = NO_MESSAGES,
   queue: DestinationQueue | undefined,
-  { totals, filterCounts, pauses }: Pick<StatusParts, 'totals' | 'filterCounts' | 'pauses'>,
+  {
+    totals,
+    filterCounts,
+    pauses,
+    now,
+  }: Pick<StatusParts, 'totals' | 'filterCounts' | 'pauses' | 'now'>,
 ): DestinationStatus {
   const { name, enabled, sources, webhooks } = destination
   const filters = filterCounts.of(destination)
@@ -94,7 +101,10 @@ export function statusOfDestination(
     const counted = totals.endpoint(name, url)
     return {
       url: withoutQuery(url),
-      breaker: breakerOf(queue?.endpoints.find(({ endpoint }) => endpoint.url === url)),
+      breaker: breakerOf(
+        queue?.endpoints.find(({ endpoint }) => endpoint.url === url),
+        now(),
+      ),
       delivered: counted.delivered,
       failed: counted.failed,
       p50Ms: counted.p50Ms,
@@ -120,11 +130,10 @@ export function statusOfDestination(
   }
 }
 
-function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {
+function breakerOf(queue: EndpointQueue | undefined, now: number): BreakerStatus | null {
   if (!queue) return null
   const { breaker, pace, waiting } = queue
   const { state, inFlight } = breaker
-  const now = queue.now()
   return {
     state,
     allowed: breaker.room(now) + inFlight,
