@@ -5,7 +5,7 @@ import type { Pauses } from '../deliver/pauses.js'
 import type { EndedMessage } from '../deliver/settler.js'
 import type { Enqueue } from '../enqueue/enqueue.js'
 import { shownTime } from '../model/clock.js'
-import type { Delivery } from '../model/delivery.js'
+import { waitingIn, type Delivery } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
@@ -310,7 +310,7 @@ export class Monitor {
     const since = this.#shown(latest)
     const reason = `No endpoint has accepted a message since ${since}. Resume it when this is repaired.`
     const stats = (await store.stats()).find((one) => one.destination === name)
-    const waiting = stats ? stats.fresh + stats.backlog + stats.bulk + stats.leased : 0
+    const waiting = stats ? waitingIn(stats) : 0
     const keptMs = settings().retentionMs - (stats?.oldestMs ?? 0)
     const keptUntil = waiting === 0 ? null : this.#shown(this.#now + keptMs)
     const properties = { reason, since, waiting, keptUntil }

@@ -6,6 +6,7 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { waitingIn } from '../model/delivery.js'
 import { printable } from '../observe/printable.js'
 import {
   actorHeader,
@@ -311,10 +312,7 @@ async function confirmDeletion(
 
 async function waitingFor(ask: AskAdmin, name: string): Promise<number> {
   const query = new URLSearchParams({ name })
-  const { fresh, backlog, bulk, leased } = (await ask(
-    `/destination?${query}`,
-  )) as DestinationDetails
-  return fresh + backlog + bulk + leased
+  return waitingIn((await ask(`/destination?${query}`)) as DestinationDetails)
 }
 
 function queryOf(given: Record<string, string | undefined>): string {

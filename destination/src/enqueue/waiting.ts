@@ -1,5 +1,5 @@
 import type { EndedMessage } from '../deliver/settler.js'
-import type { Stats } from '../model/delivery.js'
+import { waitingIn, type Stats } from '../model/delivery.js'
 import type { Settings } from '../settings/settings.js'
 
 /** How often the store is asked how many messages wait, in ms. */
@@ -93,9 +93,9 @@ export class Waiting {
 
   #useAnswer(): void {
     for (const count of this.#counts.values()) count.stored = 0
-    for (const { destination, fresh, backlog, bulk, leased } of this.#answer ?? []) {
-      const count = this.#byDestination.get(destination)
-      if (count) count.stored += fresh + backlog + bulk + leased
+    for (const stats of this.#answer ?? []) {
+      const count = this.#byDestination.get(stats.destination)
+      if (count) count.stored += waitingIn(stats)
     }
   }
 

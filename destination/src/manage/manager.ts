@@ -10,6 +10,7 @@ import type {
   SettingDeleted,
 } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
+import { waitingIn } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices } from '../model/slices.js'
 import { FIELDS } from '../settings/check.js'
@@ -663,7 +664,7 @@ export class Manager {
     return new Map(
       stats
         .filter(({ destination }) => leaving.has(destination))
-        .map((one) => [one.destination, one.fresh + one.backlog + one.bulk + one.leased] as const)
+        .map((one) => [one.destination, waitingIn(one)] as const)
         .filter(([, waiting]) => waiting > 0),
     )
   }

@@ -307,3 +307,13 @@ export interface Stats {
   /** Age of the oldest delivery that is not settled, in ms; 0 if there is none. */
   oldestMs: number
 }
+
+/** How many messages of a destination are not settled: those that wait, and those that are being sent. */
+export function waitingIn({
+  fresh,
+  backlog,
+  bulk,
+  leased,
+}: Pick<Stats, 'fresh' | 'backlog' | 'bulk' | 'leased'>): number {
+  return fresh + backlog + bulk + leased
+}

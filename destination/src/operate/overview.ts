@@ -11,7 +11,7 @@ import type {
   SourceStatus,
 } from '../model/answers.js'
 import { NO_MESSAGES } from '../model/answers.js'
-import type { Stats } from '../model/delivery.js'
+import { waitingIn, type Stats } from '../model/delivery.js'
 import { HEALTHS, healthOf, isBlocking, recentOf, worstOf, type Health } from '../model/health.js'
 import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
@@ -230,16 +230,17 @@ export class Overviews {
   #line(
     destination: Destination,
     queue: DestinationQueue | undefined,
-    { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts,
+    counts: MessageCounts,
     past: PastSums,
   ): Line {
     const { name, webhooks } = destination
+    const { dead, oldestMs } = counts
     const { health, failedShare } = this.#healthOf(destination, queue, past.minutes, past.now)
     const { bins } = past
     bins.clear()
     const row = {
       ...{ name, health, failedShare, dead, delivered: 0, failed: 0, p99Ms: null as number | null },
-      waiting: fresh + backlog + bulk + leased,
+      waiting: waitingIn(counts),
       url: withoutQuery(webhooks[0]?.url ?? ''),
       moreUrls: webhooks.length - 1,
     }

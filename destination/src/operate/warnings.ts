@@ -1,5 +1,5 @@
 import type { FormerDestination } from '../model/answers.js'
-import type { Stats } from '../model/delivery.js'
+import { waitingIn, type Stats } from '../model/delivery.js'
 import { createAddressRule } from '../model/address.js'
 import { connectionLimit } from '../http/connection-limit.js'
 import { errorMessage } from '../observe/error-message.js'
@@ -90,12 +90,12 @@ export async function warnOfFormer(
   signal: AbortSignal,
 ): Promise<void> {
   try {
-    for (const { name, fresh, backlog, bulk, leased, dead } of await formerDestinations(
+    for (const { name, dead, ...counts } of await formerDestinations(
       await store.stats(),
       settings,
     )) {
       log.warn(
-        { destination: name, waiting: fresh + backlog + bulk + leased, dead },
+        { destination: name, waiting: waitingIn(counts), dead },
         'the store has messages of a destination that the settings do not have: put it back under this name to send them ' +
           '("sources": [] if it is to get no more calls), or what waits becomes a dead letter after the retention',
       )
