@@ -5,6 +5,7 @@ import { count, counted } from './format.js'
 import { Dialog } from './dialog.js'
 import { Choice, Failure, TextField } from './form.js'
 import type { DestinationDetails, ManagedSetting } from '../src/model/answers.js'
+import type { WaitingChoice } from '../src/model/setting.js'
 import { forgetKept } from './leaving.js'
 import { usePoll } from './poll.js'
 import { go } from './route.js'
@@ -91,7 +92,7 @@ async function costsOf({ kind, name }: ManagedSetting, abort: AbortSignal): Prom
 
 function Steps({ item, onNewer, onCancel }: DeleteProps & { onCancel: () => void }) {
   const costs = useSignal<Costs | undefined>(undefined)
-  const choice = useSignal<'keep' | 'discard'>('keep')
+  const choice = useSignal<WaitingChoice>('keep')
   const typed = useSignal('')
   const { failure, isAsking, change } = useChange(item, onNewer)
   const { name } = item
@@ -153,7 +154,7 @@ function Steps({ item, onNewer, onCancel }: DeleteProps & { onCancel: () => void
         {found && <Words item={item} costs={found} />}
       </div>
       {found && found.waiting > 0 && (
-        <Choice<'keep' | 'discard'>
+        <Choice<WaitingChoice>
           legend={`${counted(found.waiting, 'message waits', 'messages wait')} for it`}
           options={[
             ['keep', 'keep: they and a pause wait for a destination of this name'],

@@ -7,6 +7,7 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../src/model/answers.js'
+import type { WaitingChoice } from '../src/model/setting.js'
 import type { Fields } from './setting-form.js'
 
 export type Kind = ManagedSetting['kind']
@@ -123,7 +124,7 @@ export const revoke = (
 
 export const remove = (
   { kind, name, version }: ManagedSetting,
-  waiting: 'keep' | 'discard' | undefined,
+  waiting: WaitingChoice | undefined,
 ) =>
   send<SettingDeleted>(
     'DELETE',

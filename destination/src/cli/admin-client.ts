@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { encodeActor } from '../model/actor.js'
 import { ANSWERED_BY } from '../model/answered-by.js'
+import type { Kind } from '../model/setting.js'
 import { isName, NAME_RULE } from '../settings/name.js'
 import { localUrl } from '../settings/network.js'
 import type { Settings } from '../settings/settings.js'
@@ -38,11 +39,7 @@ export const actorHeader = ({ actor }: { actor?: string }) =>
  * @param action - The rest of the path, such as `/pause`.
  * @throws CommandError if nothing can have this name. A URL cannot have `.` and `..` in its path, and would lead elsewhere.
  */
-export function pathOf(
-  kind: 'source' | 'destination' | 'tenant',
-  name: string,
-  action = '',
-): string {
+export function pathOf(kind: Kind, name: string, action = ''): string {
   if (isName(name)) return `/${kind}s/${name}${action}`
   const problem = NAME_RULE.replace('{got}', () => JSON.stringify(name))
   throw new CommandError(EXIT.usage, `${kind}: ${problem}`, 'invalid_parameter')

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, type Command } from 'commander'
 import type { ManagedSetting } from '../model/answers.js'
+import type { Kind } from '../model/setting.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { CommandError, EXIT, severalTimes, wholeNumber } from './command.js'
 import { isRecord } from './record.js'
@@ -18,7 +19,7 @@ export interface FieldFlags {
 
 /** One kind of what is kept in the store. A further kind needs only another one of these. */
 export interface ManagedKind {
-  name: 'source' | 'destination' | 'tenant'
+  name: Kind
   description: string
   /** What a creation does. */
   creates: string

@@ -7,6 +7,7 @@ import type {
   SettingDeleted,
 } from '../model/answers.js'
 import { waitingIn } from '../model/delivery.js'
+import type { WaitingChoice } from '../model/setting.js'
 import { printable } from '../observe/printable.js'
 import {
   actorHeader,
@@ -41,7 +42,7 @@ interface FieldOptions extends ChangeOptions, FieldFlags {
 }
 
 interface DeleteOptions extends ChangeOptions {
-  waiting?: 'keep' | 'discard'
+  waiting?: WaitingChoice
   yes?: true
 }
 
@@ -291,7 +292,7 @@ async function confirmDeletion(
   one: string,
   options: DeleteOptions,
   ask: AskAdmin,
-): Promise<'keep' | 'discard' | undefined> {
+): Promise<WaitingChoice | undefined> {
   let { waiting } = options
   const count = kind.isDestination ? await waitingFor(ask, one) : 0
   if (count > 0) {

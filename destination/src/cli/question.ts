@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline'
 import { Option } from 'commander'
+import { WAITING_CHOICES } from '../model/setting.js'
 import { CommandError, EXIT } from './command.js'
 
 /** Whether there is somebody to ask: a script has no terminal, and reads JSON. */
@@ -52,5 +53,5 @@ export async function confirm(
 /** The option that says what becomes of messages of what is deleted. @param which - Which messages these are. */
 export function waitingOption(which: string): Option {
   const what = `what becomes of the messages ${which}`
-  return new Option('--waiting <choice>', what).choices(['keep', 'discard'])
+  return new Option('--waiting <choice>', what).choices(WAITING_CHOICES)
 }

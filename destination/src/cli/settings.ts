@@ -4,6 +4,7 @@ import type {
   SettingsApplied,
   SettingsExport,
 } from '../model/answers.js'
+import type { WaitingChoice } from '../model/setting.js'
 import { printable } from '../observe/printable.js'
 import {
   actorHeader,
@@ -23,7 +24,7 @@ interface ExportOptions extends AdminOptions {
 interface ApplyOptions extends ExportOptions {
   dryRun?: true
   prune?: true
-  waiting?: 'keep' | 'discard'
+  waiting?: WaitingChoice
   yes?: true
   actor?: string
 }

@@ -1,4 +1,5 @@
 import type { Fields } from '../http/json-body.js'
+import { KINDS, type Kind } from '../model/setting.js'
 import { eachInSlices } from '../model/slices.js'
 import { checkDestination, checkSource, checkTenant } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
@@ -7,12 +8,6 @@ import type { Destination, Settings, Source, Tenant } from '../settings/settings
 import type { StoredRecord } from '../store/store.js'
 import { Owners } from './owners.js'
 import { createSealer, keyIdOf, type Sealer } from './seal.js'
-
-/** What the settings have many of, and what can be changed at run time. */
-export const KINDS = ['source', 'destination', 'tenant'] as const
-
-/** What a setting is: a source, a destination or a tenant. */
-export type Kind = (typeof KINDS)[number]
 
 /** A checked setting of each kind. */
 export interface ByKind {

@@ -11,6 +11,7 @@ import type {
 } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { waitingIn } from '../model/delivery.js'
+import { KINDS, type Kind, type WaitingChoice } from '../model/setting.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices } from '../model/slices.js'
 import { FIELDS } from '../settings/check.js'
@@ -26,7 +27,7 @@ import type {
   RecordPort,
 } from '../store/store.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
-import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
+import type { Entry, Managed, Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
 import { writeOwners } from './owners.js'
 import {
@@ -122,9 +123,6 @@ export interface Applied {
   /** Each is computed when it is read, because there may be thousands of them. */
   changes: Iterable<AppliedChange>
 }
-
-/** What becomes of the messages that wait for a destination that is deleted. */
-export type WaitingChoice = 'keep' | 'discard'
 
 /** A page of a list. */
 export interface Page {

@@ -5,14 +5,8 @@ import type { Problem } from '../settings/problem.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import { checkSourcesOf, checkTenantOf, type BrokenRelation } from '../settings/relations.js'
 import type { Destination } from '../settings/settings.js'
-import {
-  CHECKS,
-  type ByKind,
-  type Entry,
-  type Kind,
-  type Managed,
-  type Setting,
-} from './managed.js'
+import { CHECKS, type ByKind, type Entry, type Managed, type Setting } from './managed.js'
+import type { Kind } from '../model/setting.js'
 import type { Completed } from './secrets.js'
 import { restoreHidden, toRaw } from './shown.js'
 

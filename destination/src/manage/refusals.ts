@@ -1,6 +1,6 @@
 import { Refusal } from '../http/refusal.js'
 import type { Problem } from '../settings/problem.js'
-import type { Kind } from './managed.js'
+import type { Kind } from '../model/setting.js'
 
 /** There is no such source, destination or tenant. */
 export function unknown(kind: Kind, name: string): Refusal {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Fields } from '../http/json-body.js'
 import { HIDDEN } from '../model/hidden.js'
-import type { Kind } from './managed.js'
+import type { Kind } from '../model/setting.js'
 
 /** A field with one secret, or two during a rotation. */
 export type SecretField = 'writeKey' | 'sharedSecret' | 'webhookSecret'

@@ -4,7 +4,8 @@ import { hasHidden, HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source, Tenant } from '../settings/settings.js'
-import type { Kind, Setting } from './managed.js'
+import type { Kind } from '../model/setting.js'
+import type { Setting } from './managed.js'
 import { GENERATED, SECRET_FIELDS, secretsIn } from './secrets.js'
 
 /** Checked settings in the form of the file, with secrets and all defaults but that of a burst. */

@@ -6,6 +6,7 @@ import type { DeadGroup, State, Stats, Summary, Trace } from './delivery.js'
 import type { Health } from './health.js'
 import type { HistorySpan } from './history.js'
 import type { OutcomeCode, Verdict } from './outcome.js'
+import type { Kind } from './setting.js'
 
 export type { BreakerState }
 
@@ -511,7 +512,7 @@ export interface AttemptEvent {
 
 /** A source, a destination or a tenant, without its secrets: `GET /v1/admin/sources/{name}` and the like. */
 export interface ManagedSetting {
-  kind: 'source' | 'destination' | 'tenant'
+  kind: Kind
   name: string
   /** Where it is kept. What is in the settings file can only be changed there. */
   origin: 'file' | 'store'
@@ -566,7 +567,7 @@ export interface SettingChange {
 
 /** One change that `POST /v1/admin/settings` has made, or would make. */
 export interface AppliedChange {
-  kind: 'source' | 'destination' | 'tenant'
+  kind: Kind
   name: string
   action: 'create' | 'update' | 'delete'
   changes: SettingChange[]
@@ -604,7 +605,7 @@ export interface SettingsExport {
 export interface AuditEntry {
   id: number
   at: number
-  kind: 'source' | 'destination' | 'tenant'
+  kind: Kind
   name: string
   action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke' | 'pause' | 'resume'
   /**

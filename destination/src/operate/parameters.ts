@@ -5,6 +5,7 @@ import type { DeliveryId, Filter, SearchPlace, State } from '../model/delivery.j
 import { HEALTHS, type Health } from '../model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
 import { OUTCOME_CODES } from '../model/outcome.js'
+import { KINDS, WAITING_CHOICES, type Kind, type WaitingChoice } from '../model/setting.js'
 
 /** Parameters from a query or a body, not yet checked. */
 type Given = Readonly<Record<string, unknown>>
@@ -144,9 +145,9 @@ export function readSettingsList(query: Given, kind: string): SettingsListParame
 }
 
 /** @throws {@link Refusal} */
-export function readSettingsDeletion(query: Given): 'keep' | 'discard' | undefined {
+export function readSettingsDeletion(query: Given): WaitingChoice | undefined {
   checkNames(query, ['waiting'])
-  return oneOf(query, 'waiting', ['keep', 'discard'])
+  return oneOf(query, 'waiting', WAITING_CHOICES)
 }
 
 /** What the store is to have, and how to get there. */
@@ -155,7 +156,7 @@ export interface ApplyParameters {
   settings: Given
   dryRun: boolean
   prune: boolean
-  waiting: 'keep' | 'discard' | undefined
+  waiting: WaitingChoice | undefined
 }
 
 /** @throws {@link Refusal} */
@@ -169,7 +170,7 @@ export function readApply(body: Given): ApplyParameters {
       settings,
     )
   }
-  const waiting = oneOf(body, 'waiting', ['keep', 'discard'])
+  const waiting = oneOf(body, 'waiting', WAITING_CHOICES)
   return { settings, dryRun: flag(body, 'dryRun'), prune: flag(body, 'prune'), waiting }
 }
 
@@ -206,7 +207,7 @@ export function readRotation<Secret extends string>(
 
 /** Which entries of the audit log to read. */
 export interface AuditParameters {
-  about: { kind: 'source' | 'destination' | 'tenant'; name: string } | undefined
+  about: { kind: Kind; name: string } | undefined
   /** The id of an entry to continue behind. */
   before: number | undefined
   limit: number
@@ -215,7 +216,7 @@ export interface AuditParameters {
 /** @throws {@link Refusal} */
 export function readAudit(query: Given): AuditParameters {
   checkNames(query, ['kind', 'name', 'before', 'limit'])
-  const kind = oneOf(query, 'kind', ['source', 'destination', 'tenant'] as const)
+  const kind = oneOf(query, 'kind', KINDS)
   const { name } = texts(query, ['name'])
   if ((kind === undefined) !== (name === undefined)) {
     throw new Refusal(400, 'invalid_parameter', 'kind and name must be given together.')

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ignoreContentType } from '../http/read-body.js'
-import type { Kind } from '../manage/managed.js'
+import type { Kind } from '../model/setting.js'
 import type { Manager, Order } from '../manage/manager.js'
 import type { SecretField } from '../manage/secrets.js'
 import type {

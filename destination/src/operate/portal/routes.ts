@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ignoreContentType, readOwnBodies } from '../../http/read-body.js'
 import { Refusal } from '../../http/refusal.js'
-import type { Kind } from '../../manage/managed.js'
+import type { Kind } from '../../model/setting.js'
 import type { Manager, Order } from '../../manage/manager.js'
 import type {
   ManagedSetting,
