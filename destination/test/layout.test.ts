@@ -89,6 +89,7 @@ const PURE = [
   'model/address',
   'model/call',
   'model/cause',
+  'model/fields',
   'model/health',
   'model/answers',
   'model/delivery',

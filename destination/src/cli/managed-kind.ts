@@ -1,12 +1,10 @@
 import { InvalidArgumentError, type Command } from 'commander'
 import type { ManagedSetting } from '../model/answers.js'
+import type { Fields } from '../model/fields.js'
 import type { Kind } from '../model/setting.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { CommandError, EXIT, severalTimes, wholeNumber } from './command.js'
 import { isRecord } from './record.js'
-
-/** Settings of one kind. */
-export type Fields = Record<string, unknown>
 
 /** The options for single fields, of any kind. */
 export interface FieldFlags {

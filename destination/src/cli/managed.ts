@@ -7,6 +7,7 @@ import type {
   SettingDeleted,
 } from '../model/answers.js'
 import { waitingIn } from '../model/delivery.js'
+import type { Fields } from '../model/fields.js'
 import type { WaitingChoice } from '../model/setting.js'
 import { printable } from '../observe/printable.js'
 import {
@@ -19,14 +20,7 @@ import {
   type AskAdmin,
 } from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
-import {
-  DESTINATION,
-  SOURCE,
-  TENANT,
-  type FieldFlags,
-  type Fields,
-  type ManagedKind,
-} from './managed-kind.js'
+import { DESTINATION, SOURCE, TENANT, type FieldFlags, type ManagedKind } from './managed-kind.js'
 import { canAsk, confirm, question, UNCHANGED, waitingOption } from './question.js'
 import { readObject, SHOWN_ONCE, textOf } from './settings-text.js'
 import { table } from './table.js'

@@ -3,6 +3,7 @@ import { Argument, InvalidArgumentError } from 'commander'
 import type { DeliveredReport, HooklineError } from 'hookline'
 import { CALL_TYPES, type CallType } from '../model/call.js'
 import { changedNumbers } from '../model/changed-numbers.js'
+import { isFields } from '../model/fields.js'
 import type { ShownTrace } from '../model/answers.js'
 import { printable } from '../observe/printable.js'
 import { findAdmin } from './admin-client.js'
@@ -93,7 +94,7 @@ function parseObject(text: string): object {
       `This is not valid JSON. Expected an object in quotes, such as '{"a": 1}'.`,
     )
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  if (isFields(value)) return value
   throw new InvalidArgumentError(`Expected a JSON object, such as '{"a": 1}'.`)
 }
 

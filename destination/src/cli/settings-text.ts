@@ -1,3 +1,4 @@
+import { isFields, type Fields } from '../model/fields.js'
 import { shownFile } from '../settings/file.js'
 import { SettingsError } from '../settings/settings-error.js'
 import { readBody } from './body-file.js'
@@ -13,7 +14,7 @@ export const SHOWN_ONCE = 'Keep what was generated: it will not be shown again.'
  * @param file - Is read as YAML, of which JSON is a part, unless its name ends in `.json`; `-` reads the standard input.
  * @throws SettingsError with all problems that were found.
  */
-export async function readObject(file: string): Promise<Record<string, unknown>> {
+export async function readObject(file: string): Promise<Fields> {
   const bytes = await readBody(file)
   const [{ parseText }, { expandEnvironment }] = await Promise.all([
     import('../settings/syntax.js'),
@@ -23,9 +24,7 @@ export async function readObject(file: string): Promise<Record<string, unknown>>
   const isYaml = !/\.json$/i.test(file) && !isJson(bytes.toString())
   const { value, problems } = expandEnvironment(parseText(bytes, isYaml, shown), process.env)
   if (problems.length > 0) throw new SettingsError('settings_invalid', shown, problems)
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return value as Record<string, unknown>
-  }
+  if (isFields(value)) return value
   throw new CommandError(EXIT.usage, `${shown}: expected an object with named fields.`)
 }
 

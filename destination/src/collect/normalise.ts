@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
 import { RejectedCall, show } from '../http/refusal.js'
 import {
@@ -135,7 +135,7 @@ function messageIdOf(message: Fields): string {
  * caller gave the first one, and the second one is the time of the client's clock. The caller's time is not corrected.
  */
 function timestampOf(message: Fields, shared: Shared): string {
-  const { timestamp, originalTimestamp, sentAt } = message as Partial<Record<string, unknown>>
+  const { timestamp, originalTimestamp, sentAt } = message
   const given = timestamp ?? originalTimestamp
   if (given === undefined || given === null) return toForwardable(shared.receivedAt, 0)
   let { skewMs } = shared

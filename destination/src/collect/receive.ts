@@ -1,6 +1,6 @@
 import type { Call, CallType } from '../model/call.js'
 import { isDeeperThan, jsonBytes, MAX_BATCH_CALLS, MAX_CALL_BYTES, MAX_DEPTH } from './limits.js'
-import type { Fields } from '../http/json-body.js'
+import type { Fields } from '../model/fields.js'
 import { fields, normalise, type Shared } from './normalise.js'
 import { Refusal, RejectedCall, show, type Rejected } from '../http/refusal.js'
 import { skewMsOf } from './timestamp.js'

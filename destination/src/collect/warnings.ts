@@ -7,7 +7,7 @@ import {
   toChange,
   type ChangedNumber,
 } from '../model/changed-numbers.js'
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 import { RejectedCall } from '../http/refusal.js'
 import { normalise } from './normalise.js'
 import type { Received } from './receive.js'

@@ -1,7 +1,5 @@
+import { isFields, type Fields } from '../model/fields.js'
 import { Refusal, show } from './refusal.js'
-
-/** A JSON object, whose fields are not checked yet. */
-export type Fields = Record<string, unknown>
 
 /** The text of a body. Bytes that are not UTF-8 become U+FFFD, so that one such byte does not lose a whole batch. */
 export function textOf(body: Buffer): string {
@@ -29,9 +27,4 @@ export function parseBody(body: Buffer, text = textOf(body), isOptional = false)
   if (isFields(parsed)) return parsed
   const message = `The body must be a JSON object; got ${show(parsed)}.`
   throw new Refusal(400, 'invalid_json', message)
-}
-
-/** Whether a parsed JSON value is an object. */
-export function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,4 +1,4 @@
-import type { Fields } from '../http/json-body.js'
+import type { Fields } from '../model/fields.js'
 import { KINDS, type Kind } from '../model/setting.js'
 import { eachInSlices } from '../model/slices.js'
 import { checkDestination, checkSource, checkTenant } from '../settings/check.js'

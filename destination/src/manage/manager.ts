@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 import type {
   AppliedChange,
   AuditEntry,

@@ -1,4 +1,4 @@
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 
 /** Settings have fewer levels than this. What is deeper is no field that there is, and could overflow the stack. */
 const MAX_LEVELS = 10

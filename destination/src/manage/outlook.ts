@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 import { createAddressRule, type AddressRule } from '../model/address.js'
 import type { Problem } from '../settings/problem.js'
 import { refusedEndpointsOf } from '../settings/reach.js'

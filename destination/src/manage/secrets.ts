@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Fields } from '../http/json-body.js'
+import type { Fields } from '../model/fields.js'
 import { HIDDEN } from '../model/hidden.js'
 import type { Kind } from '../model/setting.js'
 

@@ -1,4 +1,4 @@
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 import type { ManagedSetting, SettingChange } from '../model/answers.js'
 import { hasHidden, HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { isFields, type Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../model/fields.js'
 import { show } from '../http/refusal.js'
 import { eachInSlices } from '../model/slices.js'
 import type { Problem } from '../settings/problem.js'

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { FastifyRequest } from 'fastify'
-import { parseBody, type Fields } from '../http/json-body.js'
+import { parseBody } from '../http/json-body.js'
+import type { Fields } from '../model/fields.js'
 import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 
@@ -29,3 +30,9 @@ export function bodyOf({ body }: FastifyRequest, isOptional = false): Fields {
 
 /** The same where every field of the body is optional. @throws Refusal */
 export const optionsOf = (request: FastifyRequest): Fields => bodyOf(request, true)
+
+/** The parameters of a query. The server has parsed it into an object. */
+export const queryOf = ({ query }: Pick<FastifyRequest, 'query'>): Fields => query as Fields
+
+/** The parameters in a path. The server has parsed it into an object. */
+export const pathOf = ({ params }: Pick<FastifyRequest, 'params'>): Fields => params as Fields

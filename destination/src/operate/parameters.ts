@@ -2,13 +2,11 @@ import { Refusal, show } from '../http/refusal.js'
 import { decodeActor, isActorName, MAX_ACTOR } from '../model/actor.js'
 import { EVENT_TYPES, type EventType } from '../model/call.js'
 import type { DeliveryId, Filter, SearchPlace, State } from '../model/delivery.js'
+import { isFields, type Fields } from '../model/fields.js'
 import { HEALTHS, type Health } from '../model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
 import { OUTCOME_CODES } from '../model/outcome.js'
 import { KINDS, WAITING_CHOICES, type Kind, type WaitingChoice } from '../model/setting.js'
-
-/** Parameters from a query or a body, not yet checked. */
-type Given = Readonly<Record<string, unknown>>
 
 /** Where parameters come from. The numbers of a query are texts, and those of a body are not. */
 type Place = 'query' | 'body'
@@ -38,7 +36,7 @@ const LIST_FIELDS = [...REPLAY_FIELDS, 'messageId'] as const
 const OTHER_FIELDS = ['type', 'code', 'status', 'endpoint', 'since', 'until'] as const
 
 /** @throws {@link Refusal} */
-export function readList(query: Given): ListParameters {
+export function readList(query: Fields): ListParameters {
   checkNames(query, ['state', 'match', 'before', 'limit', ...LIST_FIELDS, ...OTHER_FIELDS])
   const { state } = query
   const states =
@@ -58,7 +56,7 @@ export function readList(query: Given): ListParameters {
 }
 
 /** An id, or the text that a store of several servers makes of the ids of its places. */
-function placeOf({ before }: Given): SearchPlace | undefined {
+function placeOf({ before }: Fields): SearchPlace | undefined {
   if (before === undefined) return undefined
   if (typeof before === 'string' && /^(?!0+$)\d{1,16}$/.test(before)) return Number(before)
   if (typeof before === 'string' && /^(?:[1-9]\d{0,15}\.){1,128}$/.test(before)) return before
@@ -80,7 +78,7 @@ export interface OverviewParameters {
 const SORTS = ['health', 'name', 'requests', 'success', 'p99', 'waiting', 'dead'] as const
 
 /** @throws {@link Refusal} */
-export function readOverview(query: Given): OverviewParameters {
+export function readOverview(query: Fields): OverviewParameters {
   checkNames(query, ['span', 'q', 'health', 'sort', 'order', 'offset', 'limit'])
   return {
     span: oneOf(query, 'span', HISTORY_SPANS) ?? '1h',
@@ -94,7 +92,7 @@ export function readOverview(query: Given): OverviewParameters {
 }
 
 /** @throws {@link Refusal} */
-export function readDestination(query: Given): { name: string; span: HistorySpan } {
+export function readDestination(query: Fields): { name: string; span: HistorySpan } {
   checkNames(query, ['name', 'span'])
   const { name } = texts(query, ['name'])
   if (name === undefined) throw invalid('name', 'a single string', name)
@@ -102,18 +100,18 @@ export function readDestination(query: Given): { name: string; span: HistorySpan
 }
 
 /** @throws {@link Refusal} */
-export function readDead(query: Given): string | undefined {
+export function readDead(query: Fields): string | undefined {
   checkNames(query, ['destination'])
   return texts(query, ['destination']).destination
 }
 
 /** @throws {@link Refusal} */
-export function readId(params: Given): DeliveryId {
+export function readId(params: Fields): DeliveryId {
   return count(params, 'id', 1, Number.MAX_SAFE_INTEGER) as DeliveryId
 }
 
 /** @throws {@link Refusal} */
-export function readMessageId(query: Given): string {
+export function readMessageId(query: Fields): string {
   checkNames(query, ['messageId'])
   const { messageId } = texts(query, ['messageId'])
   if (messageId === undefined) throw invalid('messageId', 'a single string', messageId)
@@ -134,7 +132,7 @@ export interface SettingsListParameters {
 }
 
 /** @throws {@link Refusal} */
-export function readSettingsList(query: Given, kind: string): SettingsListParameters {
+export function readSettingsList(query: Fields, kind: string): SettingsListParameters {
   const relations = [
     ...(kind === 'destination' ? ['source'] : []),
     ...(kind === 'tenant' ? [] : ['tenant']),
@@ -145,7 +143,7 @@ export function readSettingsList(query: Given, kind: string): SettingsListParame
 }
 
 /** @throws {@link Refusal} */
-export function readSettingsDeletion(query: Given): WaitingChoice | undefined {
+export function readSettingsDeletion(query: Fields): WaitingChoice | undefined {
   checkNames(query, ['waiting'])
   return oneOf(query, 'waiting', WAITING_CHOICES)
 }
@@ -153,17 +151,17 @@ export function readSettingsDeletion(query: Given): WaitingChoice | undefined {
 /** What the store is to have, and how to get there. */
 export interface ApplyParameters {
   /** Not checked yet. */
-  settings: Given
+  settings: Fields
   dryRun: boolean
   prune: boolean
   waiting: WaitingChoice | undefined
 }
 
 /** @throws {@link Refusal} */
-export function readApply(body: Given): ApplyParameters {
+export function readApply(body: Fields): ApplyParameters {
   checkNames(body, ['settings', 'dryRun', 'prune', 'waiting'])
   const { settings } = body
-  if (!isObject(settings)) {
+  if (!isFields(settings)) {
     throw invalid(
       'settings',
       'an object with the lists "tenants", "sources" and "destinations"',
@@ -179,7 +177,7 @@ export function readApply(body: Given): ApplyParameters {
  *
  * @throws {@link Refusal}
  */
-export function readRevision(headers: Given): string | undefined {
+export function readRevision(headers: Fields): string | undefined {
   const { 'if-match': match } = texts(headers, ['if-match'])
   if (match === undefined || match.trim() === '*') return undefined
   const [, revision] = /^ *"([0-9a-f]{32})" *$/.exec(match) ?? []
@@ -195,7 +193,7 @@ const KEPT = ['new', 'old'] as const
  * @throws {@link Refusal}
  */
 export function readRotation<Secret extends string>(
-  query: Given,
+  query: Fields,
   secrets: readonly [Secret, ...Secret[]],
 ): { secret: Secret; keep: (typeof KEPT)[number] } {
   checkNames(query, ['secret', 'keep'])
@@ -214,7 +212,7 @@ export interface AuditParameters {
 }
 
 /** @throws {@link Refusal} */
-export function readAudit(query: Given): AuditParameters {
+export function readAudit(query: Fields): AuditParameters {
   checkNames(query, ['kind', 'name', 'before', 'limit'])
   const kind = oneOf(query, 'kind', KINDS)
   const { name } = texts(query, ['name'])
@@ -239,7 +237,7 @@ export interface ConditionHeaders {
  *
  * @throws {@link Refusal}
  */
-export function readCondition(headers: Given): ConditionHeaders {
+export function readCondition(headers: Fields): ConditionHeaders {
   const { 'if-match': match, 'if-none-match': noneMatch } = texts(headers, [
     'if-match',
     'if-none-match',
@@ -263,7 +261,7 @@ function readTags(text: string): number[] | 'any' {
 }
 
 /** Reads `X-Actor`: who the client says that it is. @throws {@link Refusal} */
-export function readActor(headers: Given): string | null {
+export function readActor(headers: Fields): string | null {
   const { 'x-actor': actor } = texts(headers, ['x-actor'])
   if (actor === undefined || actor === '') return null
   const name = decodeActor(actor)
@@ -273,7 +271,7 @@ export function readActor(headers: Given): string | null {
 }
 
 /** Reads `X-Write-Key`: the key of the source that a message came from. @throws {@link Refusal} */
-export function readWriteKey(headers: Given): string | undefined {
+export function readWriteKey(headers: Fields): string | undefined {
   const { 'x-write-key': encoded } = texts(headers, ['x-write-key'])
   if (encoded === undefined) return undefined
   try {
@@ -293,7 +291,7 @@ export interface LinkParameters {
 const MAX_LINK_MINUTES = 1_440
 
 /** @throws {@link Refusal} */
-export function readLink(body: Given): LinkParameters {
+export function readLink(body: Fields): LinkParameters {
   checkNames(body, ['minutes', 'by'])
   const { by } = texts(body, ['by'])
   if (by !== undefined && !isActorName(by)) {
@@ -308,13 +306,13 @@ export function readLink(body: Given): LinkParameters {
 }
 
 /** @returns the URLs of all endpoints of a destination, in their order. @throws {@link Refusal} */
-export function readUrls(body: Given): string[] {
+export function readUrls(body: Fields): string[] {
   checkNames(body, ['webhooks'])
   const { webhooks } = body
   if (!Array.isArray(webhooks)) throw invalid('webhooks', 'a list of objects with a url', webhooks)
   return webhooks.map((webhook: unknown, i) => {
     const path = `webhooks[${i}]`
-    if (!isObject(webhook)) throw invalid(path, 'an object with a url', webhook)
+    if (!isFields(webhook)) throw invalid(path, 'an object with a url', webhook)
     checkNames(webhook, ['url'])
     const { url } = texts(webhook, ['url'])
     if (url === undefined) throw invalid(`${path}.url`, 'a URL', url)
@@ -338,7 +336,7 @@ export interface ReplayParameters {
 const MAX_IDS = 10_000
 
 /** @throws {@link Refusal} */
-export function readReplay(body: Given): ReplayParameters {
+export function readReplay(body: Fields): ReplayParameters {
   const selections = ['ids', 'messageId', 'filter', 'all'] as const
   checkNames(body, [...selections, 'force', 'dryRun', 'confirm', 'asOf'])
   const given = selections.filter((name) => body[name] !== undefined)
@@ -376,7 +374,7 @@ const MAX_SOURCES = 1_000
 const MAX_LATEST = 200
 
 /** @throws {@link Refusal} */
-export function readPreview(body: Given): PreviewParameters {
+export function readPreview(body: Fields): PreviewParameters {
   checkNames(body, ['destination', 'sources', 'filters', 'call', 'latest'])
   const { filters, call } = body
   const latest = count(body, 'latest', 1, MAX_LATEST, 'body')
@@ -386,7 +384,7 @@ export function readPreview(body: Given): PreviewParameters {
   return { ...subjectOf(body), filters, ...(latest === undefined ? { call } : { latest }) }
 }
 
-function subjectOf(body: Given): PreviewSubject {
+function subjectOf(body: Fields): PreviewSubject {
   const { sources } = body
   const { destination } = texts(body, ['destination'])
   if ((destination === undefined) === (sources === undefined)) {
@@ -399,7 +397,7 @@ function subjectOf(body: Given): PreviewSubject {
   throw invalid('sources', `a list of at most ${MAX_SOURCES.toLocaleString('en')} names`, sources)
 }
 
-function whichOf(body: Given): ReplayParameters['which'] {
+function whichOf(body: Fields): ReplayParameters['which'] {
   const { ids, messageId, filter, all } = body
   if (ids !== undefined) {
     return { ids: [...new Set(idsOf(ids))] }
@@ -410,7 +408,7 @@ function whichOf(body: Given): ReplayParameters['which'] {
     return { filter: {} }
   }
   // "match" alone says how to compare, and not what: it would match everything.
-  if (!isObject(filter) || !Object.keys(filter).some((name) => name !== 'match')) {
+  if (!isFields(filter) || !Object.keys(filter).some((name) => name !== 'match')) {
     throw invalid(
       'filter',
       'an object with at least one field besides "match" ("all": true replays everything)',
@@ -423,7 +421,7 @@ function whichOf(body: Given): ReplayParameters['which'] {
 
 /** The parts of a filter that have a form of their own. */
 function others(
-  given: Given,
+  given: Fields,
   place: Place,
 ): Pick<Filter, 'isPrefix' | (typeof OTHER_FIELDS)[number]> {
   return {
@@ -437,7 +435,7 @@ function others(
 }
 
 /** Whether texts are given by their start. Each text starts with an empty one, so an empty field would match everything. */
-function isPrefixIn(given: Given): boolean {
+function isPrefixIn(given: Fields): boolean {
   if (oneOf(given, 'match', ['exact', 'prefix']) !== 'prefix') return false
   const empty = ['event', 'user', 'messageId'].find((name) => given[name] === '')
   if (empty === undefined) return true
@@ -449,7 +447,7 @@ function isPrefixIn(given: Given): boolean {
 }
 
 /** A range without any time in it is a mistake: nothing would match it. */
-function rangeOf(given: Given, place: Place): Pick<Filter, 'since' | 'until'> {
+function rangeOf(given: Fields, place: Place): Pick<Filter, 'since' | 'until'> {
   const since = count(given, 'since', 0, Number.MAX_SAFE_INTEGER, place)
   const until = count(given, 'until', 0, Number.MAX_SAFE_INTEGER, place)
   if (since === undefined || until === undefined || since < until) return { since, until }
@@ -458,7 +456,7 @@ function rangeOf(given: Given, place: Place): Pick<Filter, 'since' | 'until'> {
 }
 
 /** The URL of an endpoint as it is shown, also if it is given as the settings have it, with its query. */
-function endpointOf(given: Given): string | undefined {
+function endpointOf(given: Fields): string | undefined {
   const { endpoint } = texts(given, ['endpoint'])
   return endpoint?.split(/[?#]/, 1)[0]
 }
@@ -477,7 +475,7 @@ function statusRange(value: unknown): Filter['status'] {
 }
 
 function oneOf<Value extends string>(
-  given: Given,
+  given: Fields,
   name: string,
   values: readonly Value[],
 ): Value | undefined {
@@ -496,7 +494,7 @@ export function checkNames(given: object, names: readonly string[]): void {
 }
 
 function texts<Name extends string>(
-  given: Given,
+  given: Fields,
   names: readonly Name[],
 ): Partial<Record<Name, string>> {
   const found: Partial<Record<Name, string>> = {}
@@ -510,7 +508,7 @@ function texts<Name extends string>(
 }
 
 function count(
-  given: Given,
+  given: Fields,
   name: string,
   min: number,
   max: number,
@@ -528,7 +526,7 @@ function count(
   throw invalid(name, `a whole number ${range}`, value)
 }
 
-function flag(given: Given, name: string): boolean {
+function flag(given: Fields, name: string): boolean {
   const { [name]: value = false } = given
   if (typeof value !== 'boolean') throw invalid(name, 'true or false', value)
   return value
@@ -539,7 +537,7 @@ function flag(given: Given, name: string): boolean {
  *
  * @throws {@link Refusal}
  */
-export function readTest(body: Given): { types: readonly EventType[] } {
+export function readTest(body: Fields): { types: readonly EventType[] } {
   checkNames(body, ['types'])
   const { types } = body
   if (types === undefined) return { types: EVENT_TYPES }
@@ -559,7 +557,7 @@ const MAX_REASON = 500
  *
  * @throws {@link Refusal}
  */
-export function readPause(body: Given): { reason: string } {
+export function readPause(body: Fields): { reason: string } {
   checkNames(body, ['reason'])
   const { reason } = body
   const isText = typeof reason === 'string' && /\S/.test(reason)
@@ -583,10 +581,6 @@ function idsOf(value: unknown): DeliveryId[] {
 export function unknownDestination(name: string): Refusal {
   const message = `The settings have no destination ${JSON.stringify(name)}.`
   return new Refusal(404, 'unknown_destination', message)
-}
-
-function isObject(value: unknown): value is Given {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function invalid(name: string, expected: string, got: unknown): Refusal {

@@ -15,6 +15,7 @@ import { joined } from '../store/dead-groups.js'
 import type { ClockPort, ReadPort, Store } from '../store/store.js'
 import type { Readiness } from '../observe/readiness.js'
 import { version } from '../version.js'
+import { pathOf, queryOf } from './body.js'
 import { isSame } from './access.js'
 import { roleIn } from './guard.js'
 import { Overviews } from './overview.js'
@@ -44,8 +45,6 @@ export interface ReadRoutesParts extends StatusParts {
 /** What is shown of a delivery depends on the current settings and pauses. */
 type ShownParts = Pick<ReadRoutesParts, 'settings' | 'pauses'>
 
-type Given = Record<string, unknown>
-
 /** The time limit of a search, in ms. Afterwards it answers with the deliveries that it has found so far. */
 const SEARCH_MS = 1_000
 
@@ -73,21 +72,21 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
   })
   routes.get('/overview', async (request): Promise<Overview> => ({
     ...head(request),
-    ...(await overviews.overview(readOverview(request.query as Given))),
+    ...(await overviews.overview(readOverview(queryOf(request)))),
   }))
   routes.get('/destination', (request) =>
-    getDestination(overviews, readDestination(request.query as Given)),
+    getDestination(overviews, readDestination(queryOf(request))),
   )
-  routes.get('/dead', (request) => getDead(store, readDead(request.query as Given)))
-  routes.get('/deliveries', (request) => getDeliveries(store, readList(request.query as Given)))
-  routes.get('/deliveries/:id', (request) => getDelivery(parts, readId(request.params as Given)))
+  routes.get('/dead', (request) => getDead(store, readDead(queryOf(request))))
+  routes.get('/deliveries', (request) => getDeliveries(store, readList(queryOf(request))))
+  routes.get('/deliveries/:id', (request) => getDelivery(parts, readId(pathOf(request))))
   routes.get('/messages/:messageId', (request) => {
     const { messageId } = request.params as { messageId: string }
     return getMessage(parts, messageId, readWriteKey(request.headers))
   })
   // Every client that follows the URL standard resolves the ids "." and ".." in a path, even if they are encoded.
   routes.get('/messages', (request) => {
-    const messageId = readMessageId(request.query as Given)
+    const messageId = readMessageId(queryOf(request))
     return getMessage(parts, messageId, readWriteKey(request.headers))
   })
 }

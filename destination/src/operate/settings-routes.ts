@@ -12,7 +12,7 @@ import type {
 } from '../model/answers.js'
 import { JSON_TYPE } from '../http/refusal.js'
 import { actorOf } from './actor.js'
-import { bodyOf, withBody } from './body.js'
+import { bodyOf, queryOf, withBody } from './body.js'
 import { checkAgain } from './guard.js'
 import { jsonInParts } from './json-parts.js'
 import {
@@ -30,8 +30,6 @@ const MAX_APPLIED_BYTES = 5_000_000
 
 /** In bytes. Five endpoints with all the headers that are allowed have a tenth of this. */
 const MAX_BODY_BYTES = 262_144
-
-type Given = Record<string, unknown>
 
 /** Adds the routes that read and change sources, destinations and tenants at run time, and the audit log of the changes. */
 export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): void {
@@ -57,7 +55,7 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
     return reply.type(JSON_TYPE).send(jsonInParts({ dryRun, ...applied }))
   })
   routes.get('/audit', (request): Promise<AuditLog> => {
-    const { about, before, limit } = readAudit(request.query as Given)
+    const { about, before, limit } = readAudit(queryOf(request))
     return manager.audit(about, before, limit)
   })
 }
@@ -65,7 +63,7 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
 function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path: string): void {
   const onRequest = ignoreContentType
   routes.get(path, (request): ManagedSettings =>
-    manager.list(kind, readSettingsList(request.query as Given, kind)),
+    manager.list(kind, readSettingsList(queryOf(request), kind)),
   )
   routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
     tagged(reply, manager.get(kind, nameIn(request))),
@@ -79,7 +77,7 @@ function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path
     return answer(reply, await manager.patch(order, bodyOf(request)))
   })
   routes.delete(`${path}/:name`, { onRequest }, (request): Promise<SettingDeleted> =>
-    manager.delete(orderOf(kind, request), readSettingsDeletion(request.query as Given)),
+    manager.delete(orderOf(kind, request), readSettingsDeletion(queryOf(request))),
   )
 }
 
@@ -92,11 +90,11 @@ function addRotation(
 ): void {
   const onRequest = ignoreContentType
   routes.post(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
-    const { secret } = readRotation(request.query as Given, secrets)
+    const { secret } = readRotation(queryOf(request), secrets)
     return answer(reply, await manager.rotate(orderOf(kind, request), secret))
   })
   routes.delete(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
-    const { secret, keep } = readRotation(request.query as Given, secrets)
+    const { secret, keep } = readRotation(queryOf(request), secrets)
     return answer(reply, await manager.revoke(orderOf(kind, request), secret, keep))
   })
 }

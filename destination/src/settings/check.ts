@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import { isFields, type Fields } from '../model/fields.js'
 import { schemeOnly } from '../model/shown-url.js'
 import { expandEnvironment, type Environment } from './environment.js'
 import { formatPath, type Path, type Problem } from './problem.js'
@@ -35,17 +36,14 @@ export type PartName =
   | 'allowNetworks'
   | 'ca'
 
-/** A source, a destination or an endpoint as the file has it. */
-type Given = Readonly<Record<string, unknown>>
-
 /** What a command needs of the lists that it reads. Without a function, it needs all of a list. */
 export interface Needs {
   /** The fields of a source that are needed. */
-  sources?: (given: Given, index: number) => readonly string[]
+  sources?: (given: Fields, index: number) => readonly string[]
   /** The fields of a destination that are needed. */
-  destinations?: (given: Given) => readonly string[]
+  destinations?: (given: Fields) => readonly string[]
   /** Whether an endpoint is needed. */
-  webhooks?: (given: Given) => boolean
+  webhooks?: (given: Fields) => boolean
 }
 
 /**
@@ -75,20 +73,20 @@ export function checkParts<Name extends PartName>(
 }
 
 function partsOf(raw: unknown, names: readonly string[]): unknown {
-  if (!isGiven(raw)) return raw
+  if (!isFields(raw)) return raw
   return Object.fromEntries(Object.entries(raw).filter(([name]) => names.includes(name)))
 }
 
 /** Replaces what is not needed by something valid. All stays at its place in its list, because problems name the place. */
 function neededOf(parts: unknown, { sources, destinations, webhooks }: Needs): unknown {
-  if (!isGiven(parts)) return parts
+  if (!isFields(parts)) return parts
   const sourceOf =
-    sources && ((given: Given, i: number) => pick(given, 'source', sources(given, i)))
+    sources && ((given: Fields, i: number) => pick(given, 'source', sources(given, i)))
   const destinationOf =
     destinations &&
-    ((given: Given) => {
+    ((given: Fields) => {
       const picked = pick(given, 'destination', destinations(given))
-      const endpointOf = webhooks && ((one: Given) => (webhooks(one) ? one : UNNEEDED_ENDPOINT))
+      const endpointOf = webhooks && ((one: Fields) => (webhooks(one) ? one : UNNEEDED_ENDPOINT))
       return { ...picked, webhooks: mapGiven(picked['webhooks'], endpointOf) }
     })
   return Object.fromEntries(
@@ -109,20 +107,16 @@ const UNNEEDED = {
 }
 
 /** Leaves out the fields that are not needed. A field that does not exist stays: it may be one that is needed, and misspelled. */
-function pick(given: Given, kind: keyof typeof UNNEEDED, needed: readonly string[]): Given {
+function pick(given: Fields, kind: keyof typeof UNNEEDED, needed: readonly string[]): Fields {
   const isUnneeded = (field: string) => FIELDS[kind].includes(field) && !needed.includes(field)
   const filled = Object.entries(UNNEEDED[kind]).filter(([field]) => isUnneeded(field))
   const kept = Object.entries(given).filter(([field]) => !isUnneeded(field))
   return Object.fromEntries([...filled, ...kept])
 }
 
-function mapGiven(list: unknown, map?: (given: Given, index: number) => unknown): unknown {
+function mapGiven(list: unknown, map?: (given: Fields, index: number) => unknown): unknown {
   if (!map || !Array.isArray(list)) return list
-  return list.map((each: unknown, index) => (isGiven(each) ? map(each, index) : each))
-}
-
-function isGiven(value: unknown): value is Given {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return list.map((each: unknown, index) => (isFields(each) ? map(each, index) : each))
 }
 
 function hasKey(value: unknown): boolean {

@@ -1,4 +1,5 @@
 import { CALL_TYPES, type Call } from '../model/call.js'
+import { isFields } from '../model/fields.js'
 import { conditionsOf } from './condition.js'
 import { problemOfPattern, problemOfType } from './filters.js'
 import type { Path, Refuse } from './problem.js'
@@ -260,10 +261,6 @@ function isScalar(given: unknown): boolean {
     typeof given === 'boolean' ||
     Number.isFinite(given)
   )
-}
-
-function isFields(given: unknown): given is Record<string, unknown> {
-  return typeof given === 'object' && given !== null && !Array.isArray(given)
 }
 
 function isBounded(list: readonly unknown[]): boolean {

@@ -1,4 +1,5 @@
 import { markChanges } from '../../model/changed-numbers.js'
+import { isFields } from '../../model/fields.js'
 import { readLines } from './lines.js'
 import { NOT_UTF8, tooLong, type Place, type Row } from './row.js'
 
@@ -32,8 +33,6 @@ function parse(text: string, isFirst: boolean): Pick<Row, 'fields' | 'marked' | 
   } catch (error) {
     return { problem: `not valid JSON: ${(error as Error).message}${hint}` }
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return { fields: value as Record<string, unknown>, marked: markChanges(text) }
-  }
+  if (isFields(value)) return { fields: value, marked: markChanges(text) }
   return { problem: `expected a JSON object that has the fields of a call${hint}` }
 }

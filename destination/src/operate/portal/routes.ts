@@ -16,7 +16,7 @@ import type { Feed, Viewpoint } from '../../observe/feed.js'
 import { withoutAdvice } from '../../settings/reach.js'
 import type { Settings } from '../../settings/settings.js'
 import type { Access } from '../access.js'
-import { bodyOf, withBody } from '../body.js'
+import { bodyOf, pathOf, queryOf, withBody } from '../body.js'
 import {
   requireDestination,
   WITH_SMALL_BODY,
@@ -56,8 +56,6 @@ export interface PortalParts
   /** The current settings. */
   settings: () => Settings
 }
-
-type Given = Record<string, unknown>
 
 /** In bytes. A body has up to five URLs. */
 const MAX_BODY_BYTES = 65_536
@@ -129,7 +127,7 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
   routes.get('/overview', async (request): Promise<PortalOverview> => {
     const guest = guestIn(request)
     const { tenant } = own(request).scope()
-    const found = await overviewsOf(guest).overview(readOverview(request.query as Given))
+    const found = await overviewsOf(guest).overview(readOverview(queryOf(request)))
     const { span, sources, chart, destinations, troubled, histories, rows } = found
     return {
       now: Math.round(parts.clock.wall()),
@@ -145,20 +143,16 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
     }
   })
   routes.get('/destination', (request) =>
-    getDestination(overviewsOf(guestIn(request)), readDestination(request.query as Given)),
+    getDestination(overviewsOf(guestIn(request)), readDestination(queryOf(request))),
   )
   routes.get('/dead', async (request) =>
-    withoutServers(await getDead(own(request).store, readDead(request.query as Given))),
+    withoutServers(await getDead(own(request).store, readDead(queryOf(request)))),
   )
   routes.get('/deliveries', async (request) =>
-    withoutServers(await getDeliveries(own(request).store, readList(request.query as Given))),
+    withoutServers(await getDeliveries(own(request).store, readList(queryOf(request)))),
   )
-  routes.get('/deliveries/:id', (request) =>
-    getDelivery(own(request), readId(request.params as Given)),
-  )
-  routes.get('/messages', (request) =>
-    getMessage(own(request), readMessageId(request.query as Given)),
-  )
+  routes.get('/deliveries/:id', (request) => getDelivery(own(request), readId(pathOf(request))))
+  routes.get('/messages', (request) => getMessage(own(request), readMessageId(queryOf(request))))
 }
 
 /** Says that servers of the store could not be asked, but not which: their names are the operator's. */
@@ -238,12 +232,12 @@ function addChanging(routes: FastifyInstance, { manager }: PortalParts, own: Own
   const rotation = '/destinations/:name/rotation'
   routes.post<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
     change(request, reply, own(request).scope, (order) =>
-      manager.rotate(order, readRotation(request.query as Given, SECRETS).secret),
+      manager.rotate(order, readRotation(queryOf(request), SECRETS).secret),
     ),
   )
   routes.delete<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
     change(request, reply, own(request).scope, (order) => {
-      const { secret, keep } = readRotation(request.query as Given, SECRETS)
+      const { secret, keep } = readRotation(queryOf(request), SECRETS)
       return manager.revoke(order, secret, keep)
     }),
   )
