@@ -8,11 +8,12 @@ import { shownTime } from '../model/clock.js'
 import { waitingIn, type Delivery } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
+import { Turns } from '../model/turns.js'
 import { recipientOf } from '../settings/alerts.js'
 import type { Alerts, DeadLetterLimit, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
-import { StoreError } from '../store/store-error.js'
+import { isConflict } from '../store/store-error.js'
 import type { Servers } from '../store/servers.js'
 import type { ClockPort, ReadPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
@@ -120,7 +121,7 @@ export class Monitor {
   /** By destination. */
   #untoldPauses = new Map<string, Saved<UntoldPause>>()
   #timer: NodeJS.Timeout | undefined
-  #working: Promise<void> = Promise.resolve()
+  readonly #turns = new Turns()
   /** Whether the settings may lack something that is known here. At the start, that is what the store has. */
   #hasToForget = true
   #hasFailed = false
@@ -187,9 +188,7 @@ export class Monitor {
 
   /** Judges everything that may fail. A timer calls it too. */
   tick(): Promise<void> {
-    const work = this.#working.then(() => this.#work())
-    this.#working = work.catch(() => undefined)
-    return work
+    return this.#turns.run(() => this.#work())
   }
 
   /** The settings have changed: what they do not watch any more is forgotten, and the limit of the dead letters may be another. */
@@ -206,7 +205,7 @@ export class Monitor {
   async stop(): Promise<void> {
     this.#isStopped = true
     clearInterval(this.#timer)
-    await this.#working
+    await this.#turns.ended()
     await this.#follower.stop()
   }
 
@@ -489,7 +488,7 @@ export class Monitor {
       await this.#parts.store.writeRecords([changeOf(kind, key, saved, body)])
     } catch (error) {
       await this.#follower.catchUp()
-      if (error instanceof StoreError && error.code === 'conflict') return false
+      if (isConflict(error)) return false
       // If only the answer was lost, the record is written, and nobody would give its alert any more.
       if (!isDeepStrictEqual(this.#recordsOf(kind).get(key)?.body, body)) throw error
       return true

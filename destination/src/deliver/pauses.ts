@@ -1,7 +1,7 @@
 import type { Pause } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
-import { StoreError } from '../store/store-error.js'
+import { isConflict, untilNoConflict } from '../store/store-error.js'
 import type { ClockPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 
 /** How often a change is tried if other processes change the same pause at the same time. */
@@ -159,25 +159,20 @@ export class Pauses {
   }
 
   /** @returns whether the destination was paused before. */
-  async #change(
+  #change(
     destination: string,
     actor: Actor,
     decide: (before: Pause | undefined) => Pause | undefined,
   ): Promise<boolean> {
-    // Another process may have paused it, or resumed it, a moment ago.
-    await this.#follower.catchUp()
-    for (let tries = 1; ; tries++) {
+    return untilNoConflict(TRIES, async () => {
+      // Another process may have paused it, or resumed it, a moment ago.
+      await this.#follower.catchUp()
       const known = this.#known.get(destination)
       const next = decide(known?.pause)
       if (!known?.pause && !next) return false
-      try {
-        await this.#write(destination, known ?? { version: 0 }, next, actor)
-        return known?.pause !== undefined
-      } catch (error) {
-        if (!isConflict(error) || tries === TRIES) throw error
-        await this.#follower.catchUp()
-      }
-    }
+      await this.#write(destination, known ?? { version: 0 }, next, actor)
+      return known?.pause !== undefined
+    })
   }
 
   /** @throws StoreError `conflict` if another process has changed what is known. */
@@ -213,10 +208,6 @@ export class Pauses {
     if (this.#apply) await this.#apply()
     else this.#isMissed = true
   }
-}
-
-function isConflict(error: unknown): boolean {
-  return error instanceof StoreError && error.code === 'conflict'
 }
 
 /** An entry of the audit log, which shows it as a change of the destination. */

@@ -1,4 +1,5 @@
 import { turn } from '../model/slices.js'
+import { Turns } from '../model/turns.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { checkReload } from '../settings/reload.js'
@@ -23,7 +24,7 @@ export class LiveSettings {
   #current: Settings
   readonly #prepares: Prepare[] = []
   readonly #listeners: ((settings: Settings) => Promise<void>)[] = []
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #turns = new Turns()
 
   /** Begins with the settings that `managed` has now. */
   constructor(managed: Managed, log: Log) {
@@ -42,8 +43,8 @@ export class LiveSettings {
   }
 
   /**
-   * Does something after each change, before the next one begins. It is done again, by the settings of that time, once
-   * everything of the former settings has ended: a request to an endpoint that they had is told until then.
+   * Called after each change, and again when the last request by the former settings has ended, because such a request is
+   * still counted.
    */
   afterwards(listener: (settings: Settings) => Promise<void>): void {
     this.#listeners.push(listener)
@@ -84,9 +85,7 @@ export class LiveSettings {
 
   /** Does something between two changes. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(work)
-    this.#last = done.catch(() => undefined)
-    return done
+    return this.#turns.run(work)
   }
 
   /** Nothing waits until everything of the former settings has ended: a request may take 5 s. */

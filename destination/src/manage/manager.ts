@@ -14,10 +14,11 @@ import { waitingIn } from '../model/delivery.js'
 import { KINDS, type Kind, type WaitingChoice } from '../model/setting.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices } from '../model/slices.js'
+import { Turns } from '../model/turns.js'
 import { FIELDS } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
-import { StoreError } from '../store/store-error.js'
+import { isConflict, untilNoConflict } from '../store/store-error.js'
 import type {
   AudiencePort,
   LogEntry,
@@ -180,7 +181,8 @@ const RESEAL_CONFLICTS = 20
 /** Reads and changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
 export class Manager {
   readonly #parts: ManagerParts
-  #last: Promise<unknown> = Promise.resolve()
+  /** One change of this process comes after the other, so that they don't make each other decide again. */
+  readonly #turns = new Turns()
 
   constructor(parts: ManagerParts) {
     this.#parts = parts
@@ -390,13 +392,12 @@ export class Manager {
     let conflicts = 0
     for (;;) {
       try {
-        const count = await this.#inTurn(() => this.#reseal())
+        const count = await this.#turns.run(() => this.#reseal())
         all += count
         if (count < RESEAL_SLICE) return all
       } catch (error) {
         // Somebody changes the settings meanwhile, or another process does the same.
-        const isConflict = error instanceof StoreError && error.code === 'conflict'
-        if (!isConflict || ++conflicts === RESEAL_CONFLICTS) throw error
+        if (!isConflict(error) || ++conflicts === RESEAL_CONFLICTS) throw error
       }
     }
   }
@@ -422,7 +423,7 @@ export class Manager {
   /** Writes down to which tenants the names of the destinations belong, before messages are stored under these names. */
   keepOwners(): Promise<void> {
     const { managed, store } = this.#parts
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       const stored = await store.stats()
       await writeOwners(this.#parts, () => {
         const { destinations } = managed.settings()
@@ -439,7 +440,7 @@ export class Manager {
    */
   freeNames(retentionMs: number): Promise<void> {
     const { managed, store, pauses } = this.#parts
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       await writeOwners(this.#parts, async () => {
         const { owners } = managed
         const freed = await owners.free(managed.settings().destinations, retentionMs, store)
@@ -529,21 +530,16 @@ export class Manager {
     about?: Pick<Order, 'kind' | 'name'>,
   ): Promise<T> {
     const { managed, follower } = this.#parts
-    return this.#inTurn(async () => {
-      for (let tries = 1; ; tries++) {
+    return this.#turns.run(() =>
+      untilNoConflict(TRIES, async () => {
         await follower.catchUp()
         await check()
         if (about && managed.inFile(about.kind, about.name)) throw inFile(about.kind, about.name)
         const { sealer } = managed
         if (!sealer) throw noKey()
-        try {
-          return await decide({ sealer, revision: follower.revision })
-        } catch (error) {
-          const isConflict = error instanceof StoreError && error.code === 'conflict'
-          if (!isConflict || tries >= TRIES) throw error
-        }
-      }
-    })
+        return decide({ sealer, revision: follower.revision })
+      }),
+    )
   }
 
   /**
@@ -620,17 +616,10 @@ export class Manager {
    * those that it comes to. Everything that the store has is known then, as far as it answers.
    */
   betweenChanges<T>(work: () => Promise<T>): Promise<T> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       await this.#parts.follower.catchUp().catch(() => undefined)
       return work()
     })
-  }
-
-  /** Runs one change of this process after the other, so that they don't make each other decide again. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#last.then(work)
-    this.#last = result.catch(() => undefined)
-    return result
   }
 
   async #write(changes: RecordChange[], revision?: number): Promise<number[]> {

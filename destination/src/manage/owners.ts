@@ -1,4 +1,4 @@
-import { StoreError } from '../store/store-error.js'
+import { StoreError, untilNoConflict } from '../store/store-error.js'
 import type { Follower } from '../store/follower.js'
 import type { MaintainPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 import type { Stats } from '../model/delivery.js'
@@ -178,20 +178,14 @@ export async function writeOwners(
   { store, follower }: OwnersParts,
   decide: () => Promise<RecordChange[]> | RecordChange[],
 ): Promise<void> {
-  for (let tries = 1; ; tries++) {
+  await untilNoConflict(TRIES, async () => {
     await follower.catchUp()
     const changes = await decide()
-    try {
-      for (let from = 0; from < changes.length; from += SLICE) {
-        await store.writeRecords(changes.slice(from, from + SLICE))
-      }
-      if (changes.length > 0) await follower.catchUp()
-      return
-    } catch (error) {
-      const isConflict = error instanceof StoreError && error.code === 'conflict'
-      if (!isConflict || tries === TRIES) throw error
+    for (let from = 0; from < changes.length; from += SLICE) {
+      await store.writeRecords(changes.slice(from, from + SLICE))
     }
-  }
+    if (changes.length > 0) await follower.catchUp()
+  })
 }
 
 /** @returns `undefined` if one of the servers of the store can't be reached. */

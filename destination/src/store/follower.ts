@@ -1,3 +1,4 @@
+import { Turns } from '../model/turns.js'
 import type { RecordPort, StoredRecord } from './store.js'
 
 /** How often the store is asked for changes that nobody has reported, in ms. */
@@ -27,7 +28,7 @@ export class Follower {
   #isStarted = false
   #isStopped = false
   #hasFailed = false
-  #working: Promise<void> = Promise.resolve()
+  readonly #turns = new Turns()
   #timer: NodeJS.Timeout | undefined
 
   constructor(store: Pick<RecordPort, 'records' | 'onRecords'>, listener: OnRecords) {
@@ -46,9 +47,7 @@ export class Follower {
    * @throws StoreError if the store does not answer; and what the listener throws. The same changes are then read again.
    */
   catchUp(): Promise<void> {
-    const caughtUp = this.#working.then(() => this.#catchUp())
-    this.#working = caughtUp.catch(() => undefined)
-    return caughtUp
+    return this.#turns.run(() => this.#catchUp())
   }
 
   /** Begins to catch up whenever another process may have changed something. */
@@ -78,7 +77,7 @@ export class Follower {
   async stop(): Promise<void> {
     this.#isStopped = true
     clearTimeout(this.#timer)
-    await this.#working
+    await this.#turns.ended()
   }
 
   async #catchUp(): Promise<void> {

@@ -52,3 +52,24 @@ export class StoreError extends Error {
     this.server = options?.server
   }
 }
+
+/** Whether a record was changed meanwhile, so that a decision by its former version does not hold. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof StoreError && error.code === 'conflict'
+}
+
+/**
+ * Does something again and again until no record is changed meanwhile.
+ *
+ * @param tries - How often it is done at most.
+ * @param work - Reads the newest records each time, decides by them, and writes.
+ */
+export async function untilNoConflict<T>(tries: number, work: () => Promise<T>): Promise<T> {
+  for (let count = 1; ; count++) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!isConflict(error) || count >= tries) throw error
+    }
+  }
+}
