@@ -17,7 +17,7 @@ import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { LiveSettings } from './manage/live-settings.js'
 import { Managed } from './manage/managed.js'
-import { Manager } from './manage/manager.js'
+import { Changes } from './manage/changes.js'
 import { unusableError } from './manage/unusable.js'
 import { tellAll, type Observer } from './observe/events.js'
 import { errorMessage } from './observe/error-message.js'
@@ -31,6 +31,7 @@ import {
   warnOfRefused,
 } from './operate/warnings.js'
 import { ownersKeeper } from './manage/keep-owners.js'
+import { freeNames, keepOwners } from './manage/owners.js'
 import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
@@ -199,9 +200,22 @@ async function connect(
     log,
     events,
   })
-  const manager = new Manager({ store, managed, follower, pauses })
+  const changes = new Changes({ store, managed, follower, pauses })
+  const recordParts = { store, managed, follower, pauses, changes }
   const servers = createServers(live.current, collector, readiness, {
-    ...{ store, enqueue, dispatcher, log, role, manager, pauses, settings, now, ...observing },
+    ...{
+      store,
+      enqueue,
+      dispatcher,
+      log,
+      role,
+      changes,
+      managed,
+      pauses,
+      settings,
+      now,
+      ...observing,
+    },
     clock: store.clock,
     queues: () => deliverer.queues,
     readCall: (given) => readCall(given, Date.now()),
@@ -227,7 +241,7 @@ async function connect(
     await observing.metrics.keep(next)
   })
 
-  await manager.keepOwners()
+  await keepOwners(recordParts)
 
   return async () => {
     // Delivery starts only after this: a process that can't listen must not send anything.
@@ -248,8 +262,8 @@ async function connect(
       await warnOfRefused(live.current, log)
     }
     for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
-    const reseal = () => resealAll(manager, log)
-    const keepOwners = ownersKeeper(manager, log, closing.signal)
+    const reseal = () => resealAll(recordParts, log)
+    const keepOwnersOrRetry = ownersKeeper(() => keepOwners(recordParts), log, closing.signal)
     warnOfFormerServers(store, log)
     warnOfFiles(log)
     void warn()
@@ -261,7 +275,7 @@ async function connect(
           store,
           () => live.current.retentionMs,
           events,
-          () => manager.freeNames(live.current.retentionMs),
+          () => freeNames(recordParts, live.current.retentionMs),
         )
       : undefined
     const watch = isPostgres(file.store) ? undefined : watchStore(store, events)
@@ -279,8 +293,8 @@ async function connect(
     return {
       ...urls,
       reload: async (next: Settings) => {
-        await manager.betweenChanges(() => live.reload(next))
-        await keepOwners()
+        await changes.betweenChanges(() => live.reload(next))
+        await keepOwnersOrRetry()
         void warn()
         void reseal()
       },

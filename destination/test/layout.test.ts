@@ -33,6 +33,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   },
   operate: {
     from: [
+      'manage',
       'observe',
       'http',
       'enqueue',
@@ -43,7 +44,6 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
       'model',
       'version',
     ],
-    types: ['manage'],
   },
   manage: { from: ['observe', 'http', 'settings', 'store', 'model'] },
   observe: {

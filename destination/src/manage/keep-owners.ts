@@ -1,7 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
-import type { Manager } from './manager.js'
 
 /** In ms: the wait before the store is told again, if it could not be told. */
 const RETRY_MS = 1_000
@@ -11,10 +10,11 @@ const RETRY_MS = 1_000
  * settings file. The settings are already in use then, also if the store is away. So the function never rejects: it tries once, and then
  * goes on in the background until the store could be told.
  *
+ * @param keepOwners - Tells the store once.
  * @param signal - Ends what goes on in the background.
  */
 export function ownersKeeper(
-  manager: Pick<Manager, 'keepOwners'>,
+  keepOwners: () => Promise<void>,
   log: Log,
   signal: AbortSignal,
 ): () => Promise<void> {
@@ -22,7 +22,7 @@ export function ownersKeeper(
   const tryAgain = async () => {
     while (isTrying) {
       await wait(RETRY_MS, undefined, { signal, ref: false })
-      await manager.keepOwners().then(
+      await keepOwners().then(
         () => (isTrying = false),
         () => undefined,
       )
@@ -30,7 +30,7 @@ export function ownersKeeper(
   }
   return async () => {
     try {
-      await manager.keepOwners()
+      await keepOwners()
       isTrying = false
     } catch (error) {
       // At its end, the process has closed the store. The next one tells it at its start.

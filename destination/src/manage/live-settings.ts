@@ -43,7 +43,7 @@ export class LiveSettings {
   }
 
   /**
-   * Called after each change, and again when the last request by the former settings has ended, because such a request is
+   * Called after each change, before the next one begins, and again when the last request by the former settings has ended, because such a request is
    * still counted.
    */
   afterwards(listener: (settings: Settings) => Promise<void>): void {

@@ -44,7 +44,7 @@ export interface Unusable {
 
 /**
  * The sources, destinations and tenants that are kept in the store, as this process knows them, together with those of the settings
- * file. It is only data: `Follower` reads the changes, and `Manager` makes them.
+ * file. It is only data: `Follower` reads the changes, and `Changes` makes them.
  */
 export class Managed {
   readonly #entries = {

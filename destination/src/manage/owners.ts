@@ -1,9 +1,15 @@
 import { StoreError, untilNoConflict } from '../store/store-error.js'
 import type { Follower } from '../store/follower.js'
-import type { MaintainPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type {
+  MaintainPort,
+  ReadPort,
+  RecordChange,
+  RecordPort,
+  StoredRecord,
+} from '../store/store.js'
 import type { Stats } from '../model/delivery.js'
 import { LONGEST_HISTORY_MS } from '../model/history.js'
-import type { Destination } from '../settings/settings.js'
+import type { Destination, Settings } from '../settings/settings.js'
 import type { Problem } from '../settings/problem.js'
 
 /** The kind of the records that keep the tenant of a name. Their names are those of destinations. */
@@ -31,10 +37,25 @@ interface Owner extends Stored {
   version: number
 }
 
-/** What {@link Owners} need. */
+/** What is needed to write the owners of names. */
 export interface OwnersParts {
-  store: Pick<RecordPort, 'writeRecords'>
+  store: Pick<RecordPort, 'writeRecords'> &
+    Pick<ReadPort, 'stats'> &
+    Pick<MaintainPort, 'completeStats'>
   follower: Pick<Follower, 'catchUp'>
+  /** What this process knows. */
+  managed: { readonly owners: Owners; settings(): Pick<Settings, 'destinations'> }
+  pauses: {
+    /** What ends the pauses of destinations. */
+    endsOf(destinations: readonly string[]): Promise<RecordChange[]>
+    /** Obeys what was written. */
+    catchUp(): Promise<void>
+  }
+  /** What else changes the records in this process. */
+  changes: {
+    /** Runs one piece of work after the other. */
+    inTurn<T>(work: () => Promise<T>): Promise<T>
+  }
 }
 
 /**
@@ -169,13 +190,51 @@ export class Owners {
   }
 }
 
+/** Writes down to which tenants the names of the destinations belong, before messages are stored under these names. */
+export function keepOwners(parts: OwnersParts): Promise<void> {
+  const { managed, store, changes } = parts
+  return changes.inTurn(async () => {
+    const stored = await store.stats()
+    await writeOwners(parts, () => {
+      const { destinations } = managed.settings()
+      const { owners } = managed
+      return [...owners.used(destinations), ...owners.unused(destinations, stored)]
+    })
+  })
+}
+
+/**
+ * Frees the names that nobody uses any more, once the store can't have anything of them any more. Their pauses end then: a
+ * destination of the name would be another one. It also says again which names are in use: a process with other settings, which is just
+ * being replaced, may have said the opposite.
+ */
+export function freeNames(parts: OwnersParts, retentionMs: number): Promise<void> {
+  const { managed, store, pauses, changes } = parts
+  return changes.inTurn(async () => {
+    await writeOwners(parts, async () => {
+      const { owners } = managed
+      const freed = await owners.free(managed.settings().destinations, retentionMs, store)
+      const ends = await pauses.endsOf(freed.map(({ name }) => name))
+      const { destinations } = managed.settings()
+      return [
+        ...owners.used(destinations),
+        ...owners.unused(destinations, []),
+        // They come first, because a name that is free is not looked at again.
+        ...ends,
+        ...freed,
+      ]
+    })
+    await pauses.catchUp()
+  })
+}
+
 /**
  * Writes changes in slices. They are decided again if another process was faster.
  *
  * @throws StoreError
  */
-export async function writeOwners(
-  { store, follower }: OwnersParts,
+async function writeOwners(
+  { store, follower }: Pick<OwnersParts, 'store' | 'follower'>,
   decide: () => Promise<RecordChange[]> | RecordChange[],
 ): Promise<void> {
   await untilNoConflict(TRIES, async () => {

@@ -4,13 +4,12 @@ import type { AccessRole } from '../model/answers.js'
 import type { Feed, Viewpoint } from '../observe/feed.js'
 import type { Access } from './access.js'
 import { addDestinationRoutes, type DestinationRoutesParts } from './destination-routes.js'
-import type { Manager } from '../manage/manager.js'
 import { guard, roleIn } from './guard.js'
 import { addFilterPreviewRoute, type FilterPreviewParts } from './filter-preview.js'
 import { addLinkRoute, type LinkParts } from './portal/link-route.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
-import { addSettingsRoutes } from './settings-routes.js'
+import { addSettingsRoutes, type SettingsRoutesParts } from './settings-routes.js'
 import { addStreamRoute } from './stream-route.js'
 import type { Settings } from '../settings/settings.js'
 
@@ -23,9 +22,10 @@ export interface AdminApiParts
     Omit<FilterPreviewParts, 'store'> {
   pauses: DestinationRoutesParts['pauses']
   test: DestinationRoutesParts['test']
-  store: ReadRoutesParts['store'] & ReplayParts['store']
+  store: ReadRoutesParts['store'] & ReplayParts['store'] & SettingsRoutesParts['store']
   feed: Feed
-  manager: Manager
+  changes: SettingsRoutesParts['changes']
+  managed: SettingsRoutesParts['managed']
   adminUrl: LinkParts['adminUrl']
   log: LinkParts['log']
   /** The current settings. */
@@ -34,7 +34,7 @@ export interface AdminApiParts
 
 /** Adds `/v1/admin`, which the page and the command line use. */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
-  const { feed, manager, settings } = parts
+  const { feed, settings } = parts
   void app.register(
     (routes, _options, done) => {
       routes.addHook('onRequest', (_request, reply, next) => {
@@ -48,7 +48,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addFilterPreviewRoute(routes, parts)
       addDestinationRoutes(routes, parts)
       addStreamRoute(routes, feed, (request) => viewpointOf(settings, roleIn(request)))
-      addSettingsRoutes(routes, manager)
+      addSettingsRoutes(routes, parts)
       addLinkRoute(routes, parts)
       done()
     },

@@ -212,7 +212,7 @@ export interface AuditParameters {
 }
 
 /** @throws {@link Refusal} */
-export function readAudit(query: Fields): AuditParameters {
+export function readAuditPage(query: Fields): AuditParameters {
   checkNames(query, ['kind', 'name', 'before', 'limit'])
   const kind = oneOf(query, 'kind', KINDS)
   const { name } = texts(query, ['name'])

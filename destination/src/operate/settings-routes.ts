@@ -1,7 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ignoreContentType } from '../http/read-body.js'
 import type { Kind } from '../model/setting.js'
-import type { Manager, Order } from '../manage/manager.js'
+import { readAudit } from '../manage/audit.js'
+import type { Changes, Order } from '../manage/changes.js'
+import { exportSettings, getSetting, listSettings } from '../manage/listing.js'
+import type { Managed } from '../manage/managed.js'
 import type { SecretField } from '../manage/secrets.js'
 import type {
   AuditLog,
@@ -11,13 +14,14 @@ import type {
   SettingDeleted,
 } from '../model/answers.js'
 import { JSON_TYPE } from '../http/refusal.js'
+import type { RecordPort } from '../store/store.js'
 import { actorOf } from './actor.js'
 import { bodyOf, queryOf, withBody } from './body.js'
 import { checkAgain } from './guard.js'
 import { jsonInParts } from './json-parts.js'
 import {
   readApply,
-  readAudit,
+  readAuditPage,
   readCondition,
   readRevision,
   readRotation,
@@ -31,22 +35,30 @@ const MAX_APPLIED_BYTES = 5_000_000
 /** In bytes. Five endpoints with all the headers that are allowed have a tenth of this. */
 const MAX_BODY_BYTES = 262_144
 
+/** What the routes of the settings need. */
+export interface SettingsRoutesParts {
+  store: Pick<RecordPort, 'recordLog'>
+  managed: Managed
+  changes: Changes
+}
+
 /** Adds the routes that read and change sources, destinations and tenants at run time, and the audit log of the changes. */
-export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): void {
-  addRoutesOf(routes, manager, 'source', '/sources')
-  addRotation(routes, manager, 'source', '/sources', ['writeKey'])
-  addRoutesOf(routes, manager, 'destination', '/destinations')
-  addRotation(routes, manager, 'destination', '/destinations', ['sharedSecret', 'webhookSecret'])
-  addRoutesOf(routes, manager, 'tenant', '/tenants')
+export function addSettingsRoutes(routes: FastifyInstance, parts: SettingsRoutesParts): void {
+  const { store, managed, changes } = parts
+  addRoutesOf(routes, parts, 'source', '/sources')
+  addRotation(routes, changes, 'source', '/sources', ['writeKey'])
+  addRoutesOf(routes, parts, 'destination', '/destinations')
+  addRotation(routes, changes, 'destination', '/destinations', ['sharedSecret', 'webhookSecret'])
+  addRoutesOf(routes, parts, 'tenant', '/tenants')
   routes.get('/settings', (_request, reply) => {
-    const all = manager.export()
+    const all = exportSettings(managed)
     reply.header('etag', `"${all.revision}"`)
     return reply.type(JSON_TYPE).send(jsonInParts(all))
   })
   routes.post('/settings', withBody(MAX_APPLIED_BYTES), async (request, reply) => {
     const { settings: wanted, dryRun, prune, waiting } = readApply(bodyOf(request))
     const match = readRevision(request.raw.headers)
-    const applied = await manager.apply({
+    const applied = await changes.apply({
       ...{ wanted, dryRun, prune, waiting, match },
       actor: actorOf(request),
       check: () => checkAgain(request),
@@ -55,35 +67,40 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
     return reply.type(JSON_TYPE).send(jsonInParts({ dryRun, ...applied }))
   })
   routes.get('/audit', (request): Promise<AuditLog> => {
-    const { about, before, limit } = readAudit(queryOf(request))
-    return manager.audit(about, before, limit)
+    const { about, before, limit } = readAuditPage(queryOf(request))
+    return readAudit(store, about, before, limit)
   })
 }
 
-function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path: string): void {
+function addRoutesOf(
+  routes: FastifyInstance,
+  { managed, changes }: SettingsRoutesParts,
+  kind: Kind,
+  path: string,
+): void {
   const onRequest = ignoreContentType
   routes.get(path, (request): ManagedSettings =>
-    manager.list(kind, readSettingsList(queryOf(request), kind)),
+    listSettings(managed, kind, readSettingsList(queryOf(request), kind)),
   )
   routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
-    tagged(reply, manager.get(kind, nameIn(request))),
+    tagged(reply, getSetting(managed, kind, nameIn(request))),
   )
   routes.put(`${path}/:name`, withBody(MAX_BODY_BYTES), async (request, reply) => {
     const order = orderOf(kind, request)
-    return answer(reply, await manager.put(order, bodyOf(request)))
+    return answer(reply, await changes.put(order, bodyOf(request)))
   })
   routes.patch(`${path}/:name`, withBody(MAX_BODY_BYTES), async (request, reply) => {
     const order = orderOf(kind, request)
-    return answer(reply, await manager.patch(order, bodyOf(request)))
+    return answer(reply, await changes.patch(order, bodyOf(request)))
   })
   routes.delete(`${path}/:name`, { onRequest }, (request): Promise<SettingDeleted> =>
-    manager.delete(orderOf(kind, request), readSettingsDeletion(queryOf(request))),
+    changes.delete(orderOf(kind, request), readSettingsDeletion(queryOf(request))),
   )
 }
 
 function addRotation(
   routes: FastifyInstance,
-  manager: Manager,
+  changes: Changes,
   kind: Kind,
   path: string,
   secrets: readonly [SecretField, ...SecretField[]],
@@ -91,11 +108,11 @@ function addRotation(
   const onRequest = ignoreContentType
   routes.post(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
     const { secret } = readRotation(queryOf(request), secrets)
-    return answer(reply, await manager.rotate(orderOf(kind, request), secret))
+    return answer(reply, await changes.rotate(orderOf(kind, request), secret))
   })
   routes.delete(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
     const { secret, keep } = readRotation(queryOf(request), secrets)
-    return answer(reply, await manager.revoke(orderOf(kind, request), secret, keep))
+    return answer(reply, await changes.revoke(orderOf(kind, request), secret, keep))
   })
 }
 

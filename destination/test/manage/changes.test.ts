@@ -3,7 +3,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { Pauses } from '../../src/deliver/pauses.js'
 import { Managed } from '../../src/manage/managed.js'
-import { Manager } from '../../src/manage/manager.js'
+import { Changes } from '../../src/manage/changes.js'
+import { getSetting } from '../../src/manage/listing.js'
 import type { AuditEntry } from '../../src/model/answers.js'
 import type { Log } from '../../src/observe/log.js'
 import { openStore } from '../../src/store/open.js'
@@ -137,13 +138,14 @@ test('settings are not applied to what this process does not use as the store ha
     const follower = new Follower(store, async (...changes) => {
       await managed.take(...changes)
     })
-    return new Manager({ store, managed, follower, pauses: await Pauses.open(store) })
+    const changes = new Changes({ store, managed, follower, pauses: await Pauses.open(store) })
+    return { changes, managed }
   }
   const by = { actor: { by: null, from: null }, check: () => Promise.resolve() }
   const webhooks = [{ url: 'https://crm.example.com/' }]
   const former = await processWith(web)
   const order = { kind: 'destination', name: 'crm', condition: {}, ...by } as const
-  await former.put(order, { sources: ['web'], webhooks })
+  await former.changes.put(order, { sources: ['web'], webhooks })
   const other = await processWith(app)
   const rest = { match: undefined, waiting: undefined, ...by }
   const unusable = {
@@ -153,14 +155,16 @@ test('settings are not applied to what this process does not use as the store ha
   const same = { destinations: [{ name: 'crm', sources: ['app'], webhooks }] }
   for (const dryRun of [true, false]) {
     const apply = (wanted: object, prune = false) =>
-      other.apply({ wanted: { ...wanted }, prune, dryRun, ...rest })
+      other.changes.apply({ wanted: { ...wanted }, prune, dryRun, ...rest })
     await expect(apply(same)).rejects.toMatchObject(unusable)
     await expect(apply({ destinations: [] }, true)).rejects.toMatchObject(unusable)
     // What concerns others only is applied.
     expect(await apply({ sources: [], destinations: [] })).toMatchObject({ same: 0 })
     expect(await apply({ sources: [] }, true)).toMatchObject({ same: 0 })
   }
-  expect(former.get('destination', 'crm')).toMatchObject({ settings: { sources: ['web'] } })
+  expect(getSetting(former.managed, 'destination', 'crm')).toMatchObject({
+    settings: { sources: ['web'] },
+  })
 })
 
 describe('a destination that is deleted', () => {

@@ -2,8 +2,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { Pauses } from '../../src/deliver/pauses.js'
 import { Managed } from '../../src/manage/managed.js'
-import { Manager } from '../../src/manage/manager.js'
-import { Owners } from '../../src/manage/owners.js'
+import { Changes } from '../../src/manage/changes.js'
+import { freeNames, keepOwners, Owners } from '../../src/manage/owners.js'
 import type { RunningDestination } from '../../src/destination.js'
 import type { Stats } from '../../src/model/delivery.js'
 import { HISTORY_SPANS } from '../../src/model/history.js'
@@ -377,13 +377,14 @@ describe('a name', () => {
         await managed.take(...changes)
       })
       const pauses = await Pauses.open(store)
-      const manager = new Manager({ store, managed, follower, pauses })
-      return { managed, manager, pauses }
+      const changes = new Changes({ store, managed, follower, pauses })
+      const parts = { store, managed, follower, pauses, changes }
+      return { managed, parts, pauses }
     }
     const hook = destination([], { name: 'hook', tenant: 'ann', sources: [] })
     const former = await processWith([])
     const present = await processWith([hook])
-    await present.manager.keepOwners()
+    await keepOwners(present.parts)
     await present.pauses.pause(
       'hook',
       { reason: 'not yet', by: 'operator' },
@@ -391,10 +392,10 @@ describe('a name', () => {
     )
 
     // It ends a sweep, and is then stopped.
-    await former.manager.freeNames(60_000)
+    await freeNames(former.parts, 60_000)
     time += 8 * DAY
-    await present.manager.freeNames(60_000)
-    await present.manager.freeNames(60_000)
+    await freeNames(present.parts, 60_000)
+    await freeNames(present.parts, 60_000)
     expect(present.pauses.of('hook')).toMatchObject({ reason: 'not yet' })
     expect(present.managed.owners.refusal('hook', 'ben')).toContain('expected "ann"')
     // The operator may take it back: it is in use.

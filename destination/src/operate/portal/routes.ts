@@ -2,7 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ignoreContentType, readOwnBodies } from '../../http/read-body.js'
 import { Refusal } from '../../http/refusal.js'
 import type { Kind } from '../../model/setting.js'
-import type { Manager, Order } from '../../manage/manager.js'
+import type { Changes, Order } from '../../manage/changes.js'
+import { getSetting } from '../../manage/listing.js'
+import type { Managed } from '../../manage/managed.js'
 import type {
   ManagedSetting,
   OverviewTotals,
@@ -51,7 +53,8 @@ export interface PortalParts
   store: ScopedStore
   past: Past
   feed: Feed
-  manager: Manager
+  changes: Changes
+  managed: Managed
   test: Tester
   /** The current settings. */
   settings: () => Settings
@@ -205,19 +208,19 @@ function addActing(routes: FastifyInstance, { test }: PortalParts, own: OwnOf): 
   )
 }
 
-function addChanging(routes: FastifyInstance, { manager }: PortalParts, own: OwnOf): void {
+function addChanging(routes: FastifyInstance, { changes, managed }: PortalParts, own: OwnOf): void {
   const onRequest = ignoreContentType
   routes.get('/sources', (request) => {
     const { sources } = own(request).scope()
-    return listOf(manager, 'source', sources)
+    return listOf(managed, 'source', sources)
   })
   routes.get('/destinations', (request) => {
     const { destinations } = own(request).scope()
-    return listOf(manager, 'destination', destinations)
+    return listOf(managed, 'destination', destinations)
   })
   routes.get<DestinationRequest>('/destinations/:name', (request, reply) => {
     const { name } = requireDestination(own(request).settings(), request.params.name)
-    return tagged(reply, shown(manager.get('destination', name)))
+    return tagged(reply, shown(getSetting(managed, 'destination', name)))
   })
   routes.patch<DestinationRequest>(
     '/destinations/:name',
@@ -225,20 +228,20 @@ function addChanging(routes: FastifyInstance, { manager }: PortalParts, own: Own
     (request, reply) => {
       const scope = () => scopeWithUrls(own(request))
       return change(request, reply, scope, (order) =>
-        manager.changeUrls(order, readUrls(bodyOf(request))),
+        changes.changeUrls(order, readUrls(bodyOf(request))),
       )
     },
   )
   const rotation = '/destinations/:name/rotation'
   routes.post<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
     change(request, reply, own(request).scope, (order) =>
-      manager.rotate(order, readRotation(queryOf(request), SECRETS).secret),
+      changes.rotate(order, readRotation(queryOf(request), SECRETS).secret),
     ),
   )
   routes.delete<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
     change(request, reply, own(request).scope, (order) => {
       const { secret, keep } = readRotation(queryOf(request), SECRETS)
-      return manager.revoke(order, secret, keep)
+      return changes.revoke(order, secret, keep)
     }),
   )
 }
@@ -297,8 +300,8 @@ function forTenant(error: unknown): unknown {
   })
 }
 
-function listOf(manager: Manager, kind: Kind, names: ReadonlySet<string>): PortalSettings {
-  return { items: [...names].sort().map((name) => shown(manager.get(kind, name))) }
+function listOf(managed: Managed, kind: Kind, names: ReadonlySet<string>): PortalSettings {
+  return { items: [...names].sort().map((name) => shown(getSetting(managed, kind, name))) }
 }
 
 /** The settings that a tenant sees. A new one is not shown until it is named here. */

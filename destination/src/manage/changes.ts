@@ -1,36 +1,26 @@
 import { setTimeout } from 'node:timers/promises'
 import { isFields, type Fields } from '../model/fields.js'
-import type {
-  AppliedChange,
-  AuditEntry,
-  AuditLog,
-  ManagedSetting,
-  ManagedSettings,
-  SettingChanged,
-  SettingDeleted,
-} from '../model/answers.js'
-import { PAUSE_KIND, type Actor } from '../model/audit.js'
+import type { AppliedChange, AuditEntry, SettingChanged, SettingDeleted } from '../model/answers.js'
+import type { Actor } from '../model/audit.js'
 import { waitingIn } from '../model/delivery.js'
-import { KINDS, type Kind, type WaitingChoice } from '../model/setting.js'
-import { withoutQuery } from '../model/shown-url.js'
+import type { Kind, WaitingChoice } from '../model/setting.js'
 import { eachInSlices } from '../model/slices.js'
 import { Turns } from '../model/turns.js'
 import { FIELDS } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
-import { isConflict, untilNoConflict } from '../store/store-error.js'
+import { untilNoConflict } from '../store/store-error.js'
 import type {
   AudiencePort,
-  LogEntry,
   MaintainPort,
   ReadPort,
   RecordChange,
   RecordPort,
 } from '../store/store.js'
+import type { NotedChange } from './audit.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
-import type { Entry, Managed, Setting } from './managed.js'
+import type { Entry, Managed } from './managed.js'
 import { mergePatch } from './merge-patch.js'
-import { writeOwners } from './owners.js'
 import {
   alreadyThere,
   getsAlerts,
@@ -49,19 +39,12 @@ import {
 } from './refusals.js'
 import type { Sealer } from './seal.js'
 import { generate, secretsIn, withSecrets, type Completed, type SecretField } from './secrets.js'
-import {
-  changesBetween,
-  exported,
-  shownSetting,
-  shownUrl,
-  webhooksOf,
-  withoutDefaults,
-} from './shown.js'
+import { changesBetween, shownSetting, shownUrl, webhooksOf, withoutDefaults } from './shown.js'
 import { revisionOf, wishesFor } from './wanted.js'
 
-/** What a manager needs. */
-export interface ManagerParts {
-  store: Pick<RecordPort, 'writeRecords' | 'recordLog' | 'onRecords'> &
+/** What {@link Changes} need. */
+export interface ChangesParts {
+  store: Pick<RecordPort, 'writeRecords' | 'onRecords'> &
     Pick<ReadPort, 'stats'> &
     Pick<AudiencePort, 'forgetDestinations'> &
     Pick<MaintainPort, 'completeStats' | 'discard'>
@@ -125,18 +108,6 @@ export interface Applied {
   changes: Iterable<AppliedChange>
 }
 
-/** A page of a list. */
-export interface Page {
-  /** Only what has this text in its name or a URL; an empty text for all. */
-  q: string
-  after: string | undefined
-  limit: number
-  /** Only destinations that take the calls of this source; `undefined` for all. */
-  source?: string | undefined
-  /** Only sources or destinations of this tenant; `undefined` for all. */
-  tenant?: string | undefined
-}
-
 type Verb = AuditEntry['action']
 
 /** What a change is decided by. */
@@ -146,12 +117,8 @@ interface Decided {
   revision: number
 }
 
-/** What says whether a destination is deleted. */
+/** The fields that show that a destination is deleted. */
 type Leaving = Pick<Wish, 'kind' | 'name'> & { after: unknown }
-
-/** The part of an audit entry that is in its text. */
-type Noted = Pick<AuditEntry, 'action' | 'by' | 'from' | 'changes'>
-type SomeNoted = Pick<Noted, 'action'> & Partial<Noted>
 
 /**
  * How often a change is decided again, because another one came first. Writers wait for each other a few ms, so only many
@@ -166,50 +133,13 @@ const DISCARD_SLICE = 500
 const OTHERS_MS = 3_000
 const LOOK_MS = 100
 
-/** Entries of the audit log that are read at once: each may have hundreds of KB. */
-const AUDIT_SLICE = 20
-
-/** A page of the audit log ends after so many characters of entries, so that no answer takes much memory. */
-const AUDIT_CHARACTERS = 1_000_000
-
-/** Records that are encrypted again at once. */
-const RESEAL_SLICE = 100
-
-/** How many of these slices may meet changes by others before the next start is left to go on. */
-const RESEAL_CONFLICTS = 20
-
-/** Reads and changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
-export class Manager {
-  readonly #parts: ManagerParts
-  /** One change of this process comes after the other, so that they don't make each other decide again. */
+/** Changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
+export class Changes {
+  readonly #parts: ChangesParts
   readonly #turns = new Turns()
 
-  constructor(parts: ManagerParts) {
+  constructor(parts: ChangesParts) {
     this.#parts = parts
-  }
-
-  list(kind: Kind, { q, after, limit, source, tenant }: Page): ManagedSettings {
-    const text = q.toLowerCase()
-    const names = this.#all(kind)
-      .filter((value) => matches(value, text) && takes(value, source) && belongs(value, tenant))
-      .map(({ name }) => name)
-    names.sort()
-    const rest = after === undefined ? names : names.filter((name) => name > after)
-    const page = rest.slice(0, limit)
-    return {
-      items: page.map((name) => this.get(kind, name)),
-      total: names.length,
-      canChange: this.#parts.managed.sealer !== undefined,
-      next: rest.length > limit ? (page.at(-1) ?? null) : null,
-    }
-  }
-
-  /** @throws Refusal if there is none. */
-  get(kind: Kind, name: string): ManagedSetting {
-    const { managed } = this.#parts
-    const value = managed.get(kind, name)
-    if (!value) throw unknown(kind, name)
-    return shownSetting(kind, value, managed.entry(kind, name)?.version)
   }
 
   /**
@@ -304,16 +234,6 @@ export class Manager {
     return { discarded, waiting: left.get(name) ?? 0 }
   }
 
-  /** Everything in the store, in the form of the settings file and by name. Each is computed when it is read. */
-  export(): { revision: string; settings: Record<`${Kind}s`, Iterable<Fields>> } {
-    const { managed } = this.#parts
-    const of = (kind: Kind) => exportedOf(kind, Array.from(managed.entries(kind)))
-    return {
-      revision: revisionOf(managed.versions()),
-      settings: { tenants: of('tenant'), sources: of('source'), destinations: of('destination') },
-    }
-  }
-
   /**
    * Makes the store have what is wanted: all of it, or nothing.
    *
@@ -341,121 +261,6 @@ export class Manager {
       for (const { name } of plan.filter(isLeaving)) discarded += await this.#discard(name)
     }
     return { revision, same, discarded, changes: appliedBy(plan, waiting, dryRun) }
-  }
-
-  /**
-   * What was changed by whom, the newest first.
-   *
-   * @param about - The source, destination or tenant; `undefined` for all.
-   * @param before - The id of an entry to continue behind.
-   * @returns fewer than `limit` if they are long.
-   */
-  async audit(
-    about: Pick<Order, 'kind' | 'name'> | undefined,
-    before: number | undefined,
-    limit: number,
-  ): Promise<AuditLog> {
-    const entries: AuditEntry[] = []
-    let last = before
-    for (let count = 0, characters = 0; ;) {
-      const wanted = Math.min(AUDIT_SLICE, limit - count)
-      const log = await this.#log(about, last, wanted)
-      for (const { kind: given, entry, ...rest } of log) {
-        const kind = given === PAUSE_KIND ? 'destination' : KINDS.find((one) => one === given)
-        if (kind) entries.push({ ...rest, kind, ...notedIn(entry) })
-        last = rest.id
-        count++
-        characters += entry.length
-        if (count === limit || characters >= AUDIT_CHARACTERS) return { entries, next: last }
-      }
-      if (log.length < wanted) return { entries, next: null }
-    }
-  }
-
-  /** The pauses of a destination have records of their own, but are changes of the destination for those who read the log. */
-  async #log(
-    about: Pick<Order, 'kind' | 'name'> | undefined,
-    before: number | undefined,
-    limit: number,
-  ): Promise<LogEntry[]> {
-    const { store } = this.#parts
-    if (about?.kind !== 'destination') return store.recordLog(about, before, limit)
-    const keys = [about, { kind: PAUSE_KIND, name: about.name }]
-    const logs = await Promise.all(keys.map((key) => store.recordLog(key, before, limit)))
-    const inOrder = logs.flat().sort((a, b) => b.id - a.id)
-    return inOrder.slice(0, limit)
-  }
-
-  /** Encrypts again what is not encrypted with the first key. @returns how many records. */
-  async reseal(): Promise<number> {
-    let all = 0
-    let conflicts = 0
-    for (;;) {
-      try {
-        const count = await this.#turns.run(() => this.#reseal())
-        all += count
-        if (count < RESEAL_SLICE) return all
-      } catch (error) {
-        // Somebody changes the settings meanwhile, or another process does the same.
-        if (!isConflict(error) || ++conflicts === RESEAL_CONFLICTS) throw error
-      }
-    }
-  }
-
-  async #reseal(): Promise<number> {
-    const { managed, follower } = this.#parts
-    const { sealer } = managed
-    if (!sealer) return 0
-    await follower.catchUp()
-    const changes = KINDS.flatMap((kind) =>
-      Array.from(managed.entries(kind))
-        .filter(([, { keyId }]) => keyId !== sealer.keyId)
-        .slice(0, RESEAL_SLICE)
-        .map(([name, { version, raw }]): RecordChange => {
-          const body = sealer.seal({ kind, name }, JSON.stringify(raw))
-          return { kind, name, version, body }
-        }),
-    ).slice(0, RESEAL_SLICE)
-    if (changes.length > 0) await this.#write(changes)
-    return changes.length
-  }
-
-  /** Writes down to which tenants the names of the destinations belong, before messages are stored under these names. */
-  keepOwners(): Promise<void> {
-    const { managed, store } = this.#parts
-    return this.#turns.run(async () => {
-      const stored = await store.stats()
-      await writeOwners(this.#parts, () => {
-        const { destinations } = managed.settings()
-        const { owners } = managed
-        return [...owners.used(destinations), ...owners.unused(destinations, stored)]
-      })
-    })
-  }
-
-  /**
-   * Frees the names that nobody uses any more, once the store can't have anything of them any more. Their pauses end then: a
-   * destination of the name would be another one. It also says again which names are in use: a process with other settings, which is just
-   * being replaced, may have said the opposite.
-   */
-  freeNames(retentionMs: number): Promise<void> {
-    const { managed, store, pauses } = this.#parts
-    return this.#turns.run(async () => {
-      await writeOwners(this.#parts, async () => {
-        const { owners } = managed
-        const freed = await owners.free(managed.settings().destinations, retentionMs, store)
-        const ends = await pauses.endsOf(freed.map(({ name }) => name))
-        const { destinations } = managed.settings()
-        return [
-          ...owners.used(destinations),
-          ...owners.unused(destinations, []),
-          // They come first, because a name that is free is not looked at again.
-          ...ends,
-          ...freed,
-        ]
-      })
-      await pauses.catchUp()
-    })
   }
 
   async #endPauses(destinations: readonly string[]): Promise<void> {
@@ -530,7 +335,7 @@ export class Manager {
     about?: Pick<Order, 'kind' | 'name'>,
   ): Promise<T> {
     const { managed, follower } = this.#parts
-    return this.#turns.run(() =>
+    return this.inTurn(() =>
       untilNoConflict(TRIES, async () => {
         await follower.catchUp()
         await check()
@@ -586,7 +391,7 @@ export class Manager {
         action: after ? (before ? verb : 'create') : 'delete',
         ...actor,
         changes: changesBetween(kind, before?.value, after?.value),
-      } satisfies Noted)
+      } satisfies NotedChange)
       const body = after && sealer.seal({ kind, name }, JSON.stringify(after.raw))
       changes.push({ kind, name, version: before?.version ?? 0, body, entry })
     })
@@ -612,14 +417,19 @@ export class Manager {
   }
 
   /**
-   * Does something while nothing is decided here: what was decided before would otherwise be decided by other settings than
-   * those that it comes to. Everything that the store has is known then, as far as it answers.
+   * Runs `work` between two changes, so that no change is decided by other settings than those it is applied to. Everything that
+   * the store has is known then, as far as it answers.
    */
   betweenChanges<T>(work: () => Promise<T>): Promise<T> {
-    return this.#turns.run(async () => {
+    return this.inTurn(async () => {
       await this.#parts.follower.catchUp().catch(() => undefined)
       return work()
     })
+  }
+
+  /** Runs one piece of work of this process after the other, so that they don't make each other decide again. */
+  inTurn<T>(work: () => Promise<T>): Promise<T> {
+    return this.#turns.run(work)
   }
 
   async #write(changes: RecordChange[], revision?: number): Promise<number[]> {
@@ -630,13 +440,9 @@ export class Manager {
     return versions
   }
 
-  #all(kind: Kind): readonly Setting[] {
-    return this.#parts.managed.settings()[`${kind}s`]
-  }
-
   /**
-   * How many messages wait for each destination that is deleted, of those with any. If they are to be kept, the numbers decide nothing, and
-   * a server that is away has its last count.
+   * How many messages wait for each destination that is deleted, of those with any. With `keep` the counts are only shown, so
+   * the last count of a server that is away will do.
    *
    * @throws StoreError if a server is away and the messages are not to be kept.
    */
@@ -662,7 +468,7 @@ export class Manager {
     const isShared = store.onRecords !== undefined
     const until = performance.now() + (isShared ? OTHERS_MS : 0)
     let all = 0
-    while (this.#all('destination').every((one) => one.name !== name)) {
+    while (this.#parts.managed.get('destination', name) === undefined) {
       const count = await store.discard(name, DISCARD_SLICE)
       all += count
       if (count === DISCARD_SLICE) continue
@@ -702,12 +508,6 @@ function checkMatch({ kind, name, condition: { match } }: Order, before: Entry |
   if (match === undefined) return
   const fits = before && (match === 'any' || match.includes(before.version))
   if (!fits) throw wrongVersion(kind, name, before?.version)
-}
-
-/** The store may have entries about pauses without some of the fields. */
-function notedIn(entry: string): Noted {
-  const { action, by = null, from = null, changes = [] } = JSON.parse(entry) as SomeNoted
-  return { action, by, from, changes }
 }
 
 /** Whether a destination is deleted, for which messages may wait. */
@@ -755,28 +555,6 @@ function* appliedBy(
       waiting: after ? 0 : (waiting.get(name) ?? 0),
     }
   }
-}
-
-function* exportedOf(kind: Kind, entries: [string, Entry][]): Generator<Fields> {
-  entries.sort(([a], [b]) => (a < b ? -1 : 1))
-  for (const [, { value }] of entries) yield exported(kind, value)
-}
-
-function matches(value: Setting, text: string): boolean {
-  if (value.name.toLowerCase().includes(text)) return true
-  if ('title' in value && value.title?.toLowerCase().includes(text)) return true
-  return (
-    'webhooks' in value &&
-    value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))
-  )
-}
-
-function takes(value: Setting, source: string | undefined): boolean {
-  return source === undefined || ('sources' in value && value.sources.includes(source))
-}
-
-function belongs(value: Setting, tenant: string | undefined): boolean {
-  return tenant === undefined || ('tenant' in value && value.tenant === tenant)
 }
 
 function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Problem[] {
