@@ -7,8 +7,10 @@ import type { Clock } from '../model/clock.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { actorOf } from './actor.js'
 import { bodyOf, optionsOf, withBody } from './body.js'
-import { readPause, readTest, unknownDestination } from './parameters.js'
 import { sendTest } from './send-test.js'
+import { EVENT_TYPES, type EventType } from '../model/call.js'
+import type { Fields } from '../model/fields.js'
+import { checkNames, invalid } from './parameters.js'
 
 /** What the routes for one destination need. */
 export interface DestinationRoutesParts {
@@ -94,4 +96,43 @@ export function requireDestination({ destinations }: Settings, name: string): De
   const found = destinations.find((one) => one.name === name)
   if (found) return found
   throw unknownDestination(name)
+}
+
+/** The answer if the settings do not have a destination. */
+export function unknownDestination(name: string): Refusal {
+  const message = `The settings have no destination ${JSON.stringify(name)}.`
+  return new Refusal(404, 'unknown_destination', message)
+}
+
+/**
+ * Reads which samples a test sends.
+ *
+ * @throws {@link Refusal}
+ */
+function readTest(body: Fields): { types: readonly EventType[] } {
+  checkNames(body, ['types'])
+  const { types } = body
+  if (types === undefined) return { types: EVENT_TYPES }
+  const expected = `a list of one or more of ${EVENT_TYPES.join(', ')}`
+  if (!Array.isArray(types) || types.length === 0) throw invalid('types', expected, types)
+  const wrong = types.findIndex((one) => !EVENT_TYPES.includes(one as EventType))
+  if (wrong !== -1)
+    throw invalid(`types[${wrong}]`, `one of ${EVENT_TYPES.join(', ')}`, types[wrong])
+  return { types: EVENT_TYPES.filter((type) => types.includes(type)) }
+}
+
+/** In characters. A reason is shown in one line or a few. */
+const MAX_REASON = 500
+
+/**
+ * Reads why a destination is paused.
+ *
+ * @throws {@link Refusal}
+ */
+function readPause(body: Fields): { reason: string } {
+  checkNames(body, ['reason'])
+  const { reason } = body
+  const isText = typeof reason === 'string' && /\S/.test(reason)
+  if (isText && reason.length <= MAX_REASON) return { reason }
+  throw invalid('reason', `a text of 1 to ${MAX_REASON} characters`, reason)
 }

@@ -9,7 +9,9 @@ import { checkFilters } from '../settings/check.js'
 import type { CallFilter, Destination, Settings } from '../settings/settings.js'
 import type { ReadPort } from '../store/store.js'
 import { bodyOf, withBody } from './body.js'
-import { readPreview } from './parameters.js'
+import type { Fields } from '../model/fields.js'
+import { requireDestination } from './destination-routes.js'
+import { checkNames, count, invalid, texts } from './parameters.js'
 
 /** What previews of filters need. */
 export interface FilterPreviewParts {
@@ -39,7 +41,7 @@ export function addFilterPreviewRoute(routes: FastifyInstance, parts: FilterPrev
     const destination =
       'sources' in given
         ? { sources: given.sources }
-        : destinationOf(parts.settings(), given.destination)
+        : requireDestination(parts.settings(), given.destination)
     const filter = compileFilters(filtersOf(given.filters, destination))
     return 'call' in given
       ? previewCall(parts, filter, destination, given.call)
@@ -47,11 +49,42 @@ export function addFilterPreviewRoute(routes: FastifyInstance, parts: FilterPrev
   })
 }
 
-function destinationOf({ destinations }: Settings, wanted: string): Destination {
-  const found = destinations.find(({ name }) => name === wanted)
-  if (found) return found
-  const message = `The settings have no destination ${JSON.stringify(wanted)}.`
-  throw new Refusal(404, 'unknown_destination', message)
+/** Which filters to try, and on what. */
+type PreviewParameters = PreviewSubject & { filters: unknown } & (
+    { call: unknown } | { latest: number }
+  )
+
+/** What has the sources, and the filters if none are given: a destination, or one that is about to be created. */
+type PreviewSubject = { destination: string } | { sources: string[] }
+
+/** The most sources of one preview. A call that is given is tried as one of each. */
+const MAX_SOURCES = 1_000
+
+/** The most stored calls in one preview. Each is read by itself. */
+const MAX_LATEST = 200
+
+/** @throws {@link Refusal} */
+function readPreview(body: Fields): PreviewParameters {
+  checkNames(body, ['destination', 'sources', 'filters', 'call', 'latest'])
+  const { filters, call } = body
+  const latest = count(body, 'latest', 1, MAX_LATEST, 'body')
+  if ((call === undefined) === (latest === undefined)) {
+    throw new Refusal(400, 'invalid_parameter', 'Expected either call or latest, and not both.')
+  }
+  return { ...subjectOf(body), filters, ...(latest === undefined ? { call } : { latest }) }
+}
+
+function subjectOf(body: Fields): PreviewSubject {
+  const { sources } = body
+  const { destination } = texts(body, ['destination'])
+  if ((destination === undefined) === (sources === undefined)) {
+    const message = 'Expected either destination or sources, and not both.'
+    throw new Refusal(400, 'invalid_parameter', message)
+  }
+  if (destination !== undefined) return { destination }
+  const isNames = Array.isArray(sources) && sources.every((one) => typeof one === 'string')
+  if (isNames && sources.length <= MAX_SOURCES) return { sources }
+  throw invalid('sources', `a list of at most ${MAX_SOURCES.toLocaleString('en')} names`, sources)
 }
 
 /** The filters of the request, or else those of the destination. */

@@ -52,7 +52,7 @@ export async function* readMembers(
   count: number | undefined,
 ): AsyncGenerator<string[]> {
   const isLines = LINES.test(contentType ?? '')
-  const all = isLines ? readLines(request) : readList(request)
+  const all = isLines ? readLines(request) : readArray(request)
   let piece: string[] = []
   let place = 0
   let end: number | undefined
@@ -100,7 +100,7 @@ function noCount(isLines: boolean): Refusal {
 const AS_LINES =
   'To send lines of JSON with one user per line, give them the content type application/x-ndjson.'
 
-async function* readList(request: IncomingMessage): AsyncGenerator {
+async function* readArray(request: IncomingMessage): AsyncGenerator {
   const bytes = await readBody(request, MAX_LIST_BYTES)
   if (!isUtf8(bytes)) throw invalid('The body must be in UTF-8.')
   const list = parse(textOf(bytes), `The body must be a JSON array of user ids. ${AS_LINES}`)

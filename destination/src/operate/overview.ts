@@ -13,16 +13,50 @@ import type {
 import { NO_MESSAGES } from '../model/answers.js'
 import { waitingIn, type Stats } from '../model/delivery.js'
 import { HEALTHS, healthOf, isBlocking, recentOf, worstOf, type Health } from '../model/health.js'
-import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
+import { HISTORIES, type HistoryRow, type HistorySpan, HISTORY_SPANS } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices, indexInSlices, sortInSlices } from '../model/slices.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Destination } from '../settings/settings.js'
-import { formerDestinations } from './warnings.js'
-import type { OverviewParameters } from './parameters.js'
 import { Past, SeriesSum, seriesOf, sparkOf, type EndpointRows, type PastRows } from './past.js'
-import { queuesByName, statusHead, statusOfDestination, type StatusParts } from './status.js'
+import {
+  queuesByName,
+  statusHead,
+  statusOfDestination,
+  type StatusParts,
+  formerDestinations,
+} from './status.js'
+import type { Fields } from '../model/fields.js'
+import { checkNames, count, oneOf, texts } from './parameters.js'
+
+/** What the overview shows. */
+export interface OverviewParameters {
+  span: HistorySpan
+  /** The text of the search; empty for all. */
+  q: string
+  health: Health | undefined
+  sort: (typeof SORT_NAMES)[number]
+  isDescending: boolean
+  offset: number
+  limit: number
+}
+
+const SORT_NAMES = ['health', 'name', 'requests', 'success', 'p99', 'waiting', 'dead'] as const
+
+/** @throws {@link Refusal} */
+export function readOverview(query: Fields): OverviewParameters {
+  checkNames(query, ['span', 'q', 'health', 'sort', 'order', 'offset', 'limit'])
+  return {
+    span: oneOf(query, 'span', HISTORY_SPANS) ?? '1h',
+    q: texts(query, ['q']).q ?? '',
+    health: oneOf(query, 'health', HEALTHS),
+    sort: oneOf(query, 'sort', SORT_NAMES) ?? 'health',
+    isDescending: oneOf(query, 'order', ['asc', 'desc']) === 'desc',
+    offset: count(query, 'offset', 0, Number.MAX_SAFE_INTEGER) ?? 0,
+    limit: count(query, 'limit', 0, 100) ?? 25,
+  }
+}
 
 /** The most destinations that need attention, former destinations and sources in one answer. */
 const MAX_TROUBLED = 8

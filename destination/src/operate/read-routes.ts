@@ -9,7 +9,7 @@ import type {
   ShownDelivery,
   Status,
 } from '../model/answers.js'
-import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
+import type { DeadGroup, DeadPlace, Summary, Trace, DeliveryId } from '../model/delivery.js'
 import type { Source } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
 import type { ClockPort, ReadPort, Store } from '../store/store.js'
@@ -18,22 +18,16 @@ import { version } from '../version.js'
 import { pathOf, queryOf } from './body.js'
 import { isSame } from './access.js'
 import { roleIn } from './guard.js'
-import { Overviews } from './overview.js'
-import {
-  readDead,
-  readDestination,
-  readId,
-  readList,
-  readMessageId,
-  readOverview,
-  readWriteKey,
-  unknownDestination,
-  type ListParameters,
-} from './parameters.js'
+import { Overviews, readOverview } from './overview.js'
 import type { Past } from './past.js'
 import { shownRequests } from './shown-request.js'
 import { shownTrace } from './shown-trace.js'
 import { statusOf, type StatusParts } from './status.js'
+import type { Fields } from '../model/fields.js'
+import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
+import { unknownDestination } from './destination-routes.js'
+import { readList, type ListParameters } from './filter-parameters.js'
+import { checkNames, count, invalid, oneOf, texts } from './parameters.js'
 
 /** What the routes that read need. */
 export interface ReadRoutesParts extends StatusParts {
@@ -219,4 +213,42 @@ function hasKey(sources: readonly Source[], name: string, key: string): boolean 
   return [source?.writeKey, source?.otherWriteKey].some(
     (one) => one !== undefined && isSame(key, one),
   )
+}
+
+/** @throws {@link Refusal} */
+export function readDestination(query: Fields): { name: string; span: HistorySpan } {
+  checkNames(query, ['name', 'span'])
+  const { name } = texts(query, ['name'])
+  if (name === undefined) throw invalid('name', 'a single string', name)
+  return { name, span: oneOf(query, 'span', HISTORY_SPANS) ?? '1h' }
+}
+
+/** @throws {@link Refusal} */
+export function readDead(query: Fields): string | undefined {
+  checkNames(query, ['destination'])
+  return texts(query, ['destination']).destination
+}
+
+/** @throws {@link Refusal} */
+export function readId(params: Fields): DeliveryId {
+  return count(params, 'id', 1, Number.MAX_SAFE_INTEGER) as DeliveryId
+}
+
+/** @throws {@link Refusal} */
+export function readMessageId(query: Fields): string {
+  checkNames(query, ['messageId'])
+  const { messageId } = texts(query, ['messageId'])
+  if (messageId === undefined) throw invalid('messageId', 'a single string', messageId)
+  return messageId
+}
+
+/** Reads `X-Write-Key`: the key of the source that a message came from. @throws {@link Refusal} */
+function readWriteKey(headers: Fields): string | undefined {
+  const { 'x-write-key': encoded } = texts(headers, ['x-write-key'])
+  if (encoded === undefined) return undefined
+  try {
+    return decodeURIComponent(encoded)
+  } catch {
+    throw invalid('X-Write-Key', 'a percent-encoded write key', encoded)
+  }
 }

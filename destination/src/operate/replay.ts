@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Dispatcher } from '../deliver/dispatcher.js'
-import { Refusal } from '../http/refusal.js'
+import { Refusal, show } from '../http/refusal.js'
 import { endWithClient } from '../http/server.js'
 import type { Replayed } from '../model/answers.js'
 import { groupIds } from '../store/rows.js'
@@ -10,7 +10,9 @@ import { shownTime } from '../model/clock.js'
 import type { ClockPort, MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
 import { bodyOf, withBody } from './body.js'
 import { checkAgain } from './guard.js'
-import { readReplay, type ReplayParameters } from './parameters.js'
+import { isFields, type Fields } from '../model/fields.js'
+import { readReplayFilter } from './filter-parameters.js'
+import { checkNames, count, flag, invalid, texts } from './parameters.js'
 
 /** Deliveries that are replayed at once. */
 const SLICE = 500
@@ -45,6 +47,78 @@ export async function replayAsked(
 ): Promise<Replayed> {
   const asker = { isOver: endWithClient(reply.raw), check: () => checkAgain(request) }
   return replay(parts, readReplay(bodyOf(request)), asker)
+}
+
+/** What to replay. */
+interface ReplayParameters {
+  which: { ids: DeliveryId[] } | { filter: Filter }
+  /** Whether to replay delivered messages, too. */
+  force: boolean
+  dryRun: boolean
+  /** How many deliveries the client expects. If there are more or fewer, none is replayed. */
+  confirm: number | undefined
+  /** Replays only what could be replayed at this time of the store's clock; see {@link Filter.asOf}. */
+  asOf: number | undefined
+}
+
+/** The maximum number of ids in one request. */
+const MAX_IDS = 10_000
+
+/** @throws {@link Refusal} */
+function readReplay(body: Fields): ReplayParameters {
+  const selections = ['ids', 'messageId', 'filter', 'all'] as const
+  checkNames(body, [...selections, 'force', 'dryRun', 'confirm', 'asOf'])
+  const given = selections.filter((name) => body[name] !== undefined)
+  if (given.length !== 1) {
+    const got = given.length === 0 ? 'none of them' : given.join(' and ')
+    throw new Refusal(
+      400,
+      'invalid_parameter',
+      `The body must have exactly one of ids, messageId, filter and all; it has ${got}.`,
+    )
+  }
+  const force = flag(body, 'force')
+  if (force && (body['filter'] !== undefined || body['all'] !== undefined)) {
+    const message =
+      'force works only with ids or messageId, because delivered messages are not sent again in bulk.'
+    throw new Refusal(400, 'invalid_parameter', message)
+  }
+  const confirm = count(body, 'confirm', 0, Number.MAX_SAFE_INTEGER, 'body')
+  const asOf = count(body, 'asOf', 0, Number.MAX_SAFE_INTEGER, 'body')
+  return { which: whichOf(body), force, dryRun: flag(body, 'dryRun'), confirm, asOf }
+}
+
+function whichOf(body: Fields): ReplayParameters['which'] {
+  const { ids, messageId, filter, all } = body
+  if (ids !== undefined) {
+    return { ids: [...new Set(idsOf(ids))] }
+  }
+  if (messageId !== undefined) return { filter: texts(body, ['messageId']) }
+  if (all !== undefined) {
+    if (all !== true) throw invalid('all', 'true', all)
+    return { filter: {} }
+  }
+  // "match" alone says how to compare, and not what: it would match everything.
+  if (!isFields(filter) || !Object.keys(filter).some((name) => name !== 'match')) {
+    throw invalid(
+      'filter',
+      'an object with at least one field besides "match" ("all": true replays everything)',
+      filter,
+    )
+  }
+  return { filter: readReplayFilter(filter) }
+}
+
+function idsOf(value: unknown): DeliveryId[] {
+  const isList = Array.isArray(value)
+  if (!isList || value.length === 0 || value.length > MAX_IDS) {
+    const list = isList && (value.length === 0 ? 'an empty list' : `a list of ${value.length}`)
+    const message = `ids must be a list of 1 to ${MAX_IDS} ids of deliveries, got ${list || show(value)}.`
+    throw new Refusal(400, 'invalid_parameter', message)
+  }
+  const wrong = value.findIndex((id) => !Number.isSafeInteger(id) || id < 1)
+  if (wrong === -1) return value as DeliveryId[]
+  throw invalid(`ids[${wrong}]`, 'a whole number of at least 1', value[wrong])
 }
 
 /** Who asks for a replay. */
@@ -89,13 +163,13 @@ async function replay(
     if (isOver()) break
     for (const { destination, ids } of matches) {
       matched += ids.length
-      if (dryRun) count(counts, destination, ids.length)
+      if (dryRun) addTo(counts, destination, ids.length)
       for (const slice of dryRun ? [] : slicesOf(ids)) {
         if (isOver()) break
         await check()
         const done = await store.replay(slice, force, lane, asOf)
         replayed += done.length
-        count(counts, destination, done.length)
+        addTo(counts, destination, done.length)
         dispatcher.wake(destination, lane)
       }
     }
@@ -134,7 +208,7 @@ async function* sendable(
   const enabled = new Set(destinations.flatMap((one) => (one.enabled ? [one.name] : [])))
   for await (const matches of search) {
     for (const { destination, ids } of matches) {
-      if (!enabled.has(destination)) count(kept, destination, ids.length)
+      if (!enabled.has(destination)) addTo(kept, destination, ids.length)
     }
     yield matches.filter(({ destination }) => enabled.has(destination))
   }
@@ -144,7 +218,7 @@ function* slicesOf(ids: readonly DeliveryId[]): Generator<readonly DeliveryId[]>
   for (let from = 0; from < ids.length; from += SLICE) yield ids.slice(from, from + SLICE)
 }
 
-function count(counts: Map<string, number>, name: string, added: number): void {
+function addTo(counts: Map<string, number>, name: string, added: number): void {
   if (added > 0) counts.set(name, (counts.get(name) ?? 0) + added)
 }
 

@@ -8,9 +8,10 @@ import {
   type MessageCounts,
   type ServerStatus,
   type Status,
+  type FormerDestination,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { indexInSlices, mapInSlices } from '../model/slices.js'
+import { indexInSlices, mapInSlices, eachInSlices } from '../model/slices.js'
 import type { Clock } from '../model/clock.js'
 import type { FilterCounts } from '../observe/filter-counts.js'
 import type { Totals } from '../observe/totals.js'
@@ -19,7 +20,7 @@ import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
 import type { Servers, ServerState } from '../store/servers.js'
 import type { ReadPort, Store } from '../store/store.js'
-import { formerDestinations } from './warnings.js'
+import type { Stats } from '../model/delivery.js'
 
 /** What the status needs. */
 export interface StatusParts {
@@ -142,4 +143,20 @@ function breakerOf(queue: EndpointQueue | undefined, now: number): BreakerStatus
     requestsPerSecond: Number.isFinite(pace.rate) ? pace.rate : null,
     pausedMs: Math.ceil(Math.max(breaker.probeInMs(now), pace.pauseMs(now))),
   }
+}
+
+/**
+ * The destinations of which the store has messages that wait or are dead letters, and that the settings do not have. They
+ * were removed from the settings, or renamed.
+ */
+export async function formerDestinations(
+  stats: readonly Stats[],
+  { destinations }: Pick<Settings, 'destinations'>,
+): Promise<FormerDestination[]> {
+  const present = await indexInSlices(destinations, ({ name }) => name)
+  const former: FormerDestination[] = []
+  await eachInSlices(stats, ({ destination: name, ...counts }) => {
+    if (!present.has(name)) former.push({ name, ...counts })
+  })
+  return former
 }

@@ -1,30 +1,14 @@
-import type { FormerDestination } from '../model/answers.js'
-import { waitingIn, type Stats } from '../model/delivery.js'
+import { waitingIn } from '../model/delivery.js'
 import { createAddressRule } from '../model/address.js'
 import { connectionLimit } from '../http/connection-limit.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
-import { eachInSlices, indexInSlices } from '../model/slices.js'
+import { eachInSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import type { Settings } from '../settings/settings.js'
 import type { ReadPort, Store } from '../store/store.js'
-
-/**
- * The destinations of which the store has messages that wait or are dead letters, and that the settings do not have. They
- * were removed from the settings, or renamed.
- */
-export async function formerDestinations(
-  stats: readonly Stats[],
-  { destinations }: Pick<Settings, 'destinations'>,
-): Promise<FormerDestination[]> {
-  const present = await indexInSlices(destinations, ({ name }) => name)
-  const former: FormerDestination[] = []
-  await eachInSlices(stats, ({ destination: name, ...counts }) => {
-    if (!present.has(name)) former.push({ name, ...counts })
-  })
-  return former
-}
+import { formerDestinations } from './status.js'
 
 /** Of fewer open files than this, deliveries and clients get only a few hundred connections. It is the usual limit of a shell. */
 const FEW_FILES = 1_024

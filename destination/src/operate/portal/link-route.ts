@@ -4,8 +4,10 @@ import type { PortalLink } from '../../model/answers.js'
 import type { Clock } from '../../model/clock.js'
 import type { Settings } from '../../settings/settings.js'
 import { optionsOf, withBody } from '../body.js'
-import { readLink } from '../parameters.js'
 import { signGuest } from './token.js'
+import { isActorName, MAX_ACTOR } from '../../model/actor.js'
+import type { Fields } from '../../model/fields.js'
+import { checkNames, count, invalid, texts } from '../parameters.js'
 
 /** What the route needs. */
 export interface LinkParts {
@@ -46,4 +48,28 @@ export function addLinkRoute(
       return { url: `${portal?.url ?? adminUrl()}/portal#token=${token}`, token, expiresAt }
     },
   )
+}
+
+/** For how long a portal link is valid, and for whom it is. */
+interface LinkParameters {
+  minutes: number
+  by: string | null
+}
+
+/** In minutes: a day. Whoever has a link can use it until it ends. */
+const MAX_LINK_MINUTES = 1_440
+
+/** @throws {@link Refusal} */
+function readLink(body: Fields): LinkParameters {
+  checkNames(body, ['minutes', 'by'])
+  const { by } = texts(body, ['by'])
+  if (by !== undefined && !isActorName(by)) {
+    throw invalid(
+      'by',
+      `1 to ${MAX_ACTOR} characters, not only spaces, without control characters`,
+      by,
+    )
+  }
+  const minutes = count(body, 'minutes', 1, MAX_LINK_MINUTES, 'body') ?? 15
+  return { minutes, by: by ?? null }
 }

@@ -26,26 +26,28 @@ import {
   type Tester,
 } from '../destination-routes.js'
 import { checkAgain, guard, guestIn } from '../guard.js'
-import { Overviews } from '../overview.js'
+import { Overviews, readOverview } from '../overview.js'
+import type { Past } from '../past.js'
 import {
-  readCondition,
+  getDead,
+  getDeliveries,
+  getDelivery,
+  getDestination,
+  getMessage,
   readDead,
   readDestination,
   readId,
-  readList,
   readMessageId,
-  readOverview,
-  readRotation,
-  readUrls,
-} from '../parameters.js'
-import type { Past } from '../past.js'
-import { getDead, getDeliveries, getDelivery, getDestination, getMessage } from '../read-routes.js'
+} from '../read-routes.js'
 import { replayAsked, WITH_REPLAY, type ReplayParts } from '../replay.js'
-import { answer, tagged } from '../settings-routes.js'
+import { answer, tagged, readCondition, readRotation } from '../settings-routes.js'
 import type { StatusParts } from '../status.js'
 import { addStreamRoute } from '../stream-route.js'
 import { scopeOf, storeOf, type Scope, type ScopedStore } from './scope.js'
 import type { Guest } from './token.js'
+import { isFields, type Fields } from '../../model/fields.js'
+import { readList } from '../filter-parameters.js'
+import { checkNames, invalid, texts } from '../parameters.js'
 
 /** What the portal needs. */
 export interface PortalParts
@@ -302,6 +304,21 @@ function forTenant(error: unknown): unknown {
 
 function listOf(managed: Managed, kind: Kind, names: ReadonlySet<string>): PortalSettings {
   return { items: [...names].sort().map((name) => shown(getSetting(managed, kind, name))) }
+}
+
+/** @returns the URLs of all endpoints of a destination, in their order. @throws {@link Refusal} */
+function readUrls(body: Fields): string[] {
+  checkNames(body, ['webhooks'])
+  const { webhooks } = body
+  if (!Array.isArray(webhooks)) throw invalid('webhooks', 'a list of objects with a url', webhooks)
+  return webhooks.map((webhook: unknown, i) => {
+    const path = `webhooks[${i}]`
+    if (!isFields(webhook)) throw invalid(path, 'an object with a url', webhook)
+    checkNames(webhook, ['url'])
+    const { url } = texts(webhook, ['url'])
+    if (url === undefined) throw invalid(`${path}.url`, 'a URL', url)
+    return url
+  })
 }
 
 /** The settings that a tenant sees. A new one is not shown until it is named here. */
