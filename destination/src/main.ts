@@ -1,25 +1,6 @@
-import { addCompletion } from './cli/completion.js'
-import { addDoctor } from './cli/doctor.js'
-import { addImport } from './cli/import.js'
-import { addList } from './cli/list.js'
-import { addListen } from './cli/listen.js'
-import { addMigrate } from './cli/migrate.js'
-import { addDestinations, addSources, addTenants } from './cli/managed.js'
+import { allCommands } from './cli/commands.js'
 import { watchOutput } from './cli/output.js'
-import { addPause, addResume } from './cli/pause.js'
-import { addReplay } from './cli/replay.js'
 import { run } from './cli/run.js'
-import { addSchedule } from './cli/schedule.js'
-import { addSend } from './cli/send.js'
-import { addServe } from './cli/serve.js'
-import { addSettings } from './cli/settings.js'
-import { addSign } from './cli/sign.js'
-import { addStatus } from './cli/status.js'
-import { addStore } from './cli/store.js'
-import { addTail } from './cli/tail.js'
-import { addTest } from './cli/test.js'
-import { addTrace } from './cli/trace.js'
-import { addVerify } from './cli/verify.js'
 import { Pauses } from './deliver/pauses.js'
 import { plannedAttempts } from './deliver/schedule.js'
 import type { startDestination } from './destination.js'
@@ -47,34 +28,11 @@ const readDestinations: typeof allDestinations = async (...given) =>
 const migrate: typeof migrateStore = async (...given) =>
   (await import('./operate/migrate.js')).migrateStore(...given)
 
-const commands = [
-  addServe(start),
-  addListen,
-  addSend,
-  addStatus,
-  addList,
-  addTail,
-  addTrace({
-    ...{ open, show: shownTrace, readDestinations },
-    readPauses: (store) => Pauses.open(store),
-  }),
-  addPause,
-  addResume,
-  addReplay,
-  addTest,
-  addSources,
-  addDestinations,
-  addTenants,
-  addSettings,
-  addDoctor(find),
-  addSign,
-  addVerify,
-  addImport,
-  addMigrate({ open, migrate }),
-  addStore({ open, balanced, shareOf }),
-  addSchedule(plannedAttempts),
-  addCompletion,
-]
+const commands = allCommands({
+  ...{ start, examine: find, open, show: shownTrace, readDestinations, migrate },
+  readPauses: (store) => Pauses.open(store),
+  ...{ balanced, shareOf, plannedAttempts },
+})
 
 const finish = watchOutput()
 // A handle that a command left open must not keep the process alive.
