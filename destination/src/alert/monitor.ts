@@ -1,5 +1,3 @@
-import { hash } from 'node:crypto'
-import { isDeepStrictEqual } from 'node:util'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { EndedMessage } from '../deliver/settler.js'
@@ -10,14 +8,14 @@ import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
 import { Turns } from '../model/turns.js'
 import { recipientOf } from '../settings/alerts.js'
-import type { Alerts, DeadLetterLimit, Destination, Settings } from '../settings/settings.js'
+import type { Alerts, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
-import { Follower, type FollowerEvents } from '../store/follower.js'
-import { isConflict } from '../store/store-error.js'
+import type { FollowerEvents } from '../store/follower.js'
 import type { Servers } from '../store/servers.js'
-import type { ClockPort, ReadPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type { ClockPort, ReadPort, RecordPort } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
-import { ASK_AGAIN_MS, DeadLetters } from './dead-letters.js'
+import { DeadLetterWatch } from './dead-letter-limit.js'
+import { changeOf, DEAD_LETTERS, FAILING, Records, UNTOLD_PAUSE } from './records.js'
 import {
   failingMsOf,
   judge,
@@ -26,19 +24,10 @@ import {
   withSuccess,
   type Facts,
   type Seen,
-  type Streak,
 } from './streak.js'
-
-/** How many destinations are asked about at once, so that other calls of the store do not wait. */
-const SLICE = 100
 
 /** How often everything that fails is judged, in ms. */
 const TICK_MS = 1_000
-
-/** The kinds of the records. */
-const FAILING = 'failing'
-const DEAD_LETTERS = 'dead letters'
-const UNTOLD_PAUSE = 'untold pause'
 
 /** What happens while the monitor works. */
 export interface MonitorEvents {
@@ -70,31 +59,6 @@ interface Watched {
   last: EndpointOutcome['outcome'] | undefined
 }
 
-/** What the records of this room have. */
-type Body = Streak | Excess | UntoldPause
-
-/** A record of this room, with its version. */
-interface Saved<One extends Body> {
-  body: One
-  version: number
-  /** When this process learnt of it. */
-  knownAt: number
-}
-
-/** A destination has more dead letters than it should, at least until this time. */
-interface Excess {
-  since: number
-  until: number
-  isTold: boolean
-}
-
-/** A pause by an alert, of which nobody has told yet. */
-interface UntoldPause {
-  alert: Alert
-  /** The time that people are shown. */
-  at: number
-}
-
 /**
  * Tells the operator that endpoints fail, and for how long, and pauses destinations that fail for too long. What fails is in
  * the store, so that a restart forgets nothing, and so that all workers of a store give each alert once.
@@ -104,22 +68,12 @@ interface UntoldPause {
  */
 export class Monitor {
   readonly #parts: MonitorParts
-  readonly #follower: Follower
+  readonly #records: Records
+  readonly #limit: DeadLetterWatch
   /** By destination and URL. */
   readonly #watched = new Map<string, Watched>()
   /** The watched endpoints that may have to be judged. */
   readonly #open = new Set<string>()
-  readonly #deadLetters = new Map<string, DeadLetters>()
-  /** By which the dead letters are counted. */
-  #limit: DeadLetterLimit | undefined
-  /** When the store may have dead letters above the limit of which nobody has told. At the start, they are of a former process. */
-  #lookAt = 0
-  #streaks = new Map<string, Saved<Streak>>()
-  /** The keys of the streaks by the names of their records. */
-  readonly #keys = new Map<string, string>()
-  #excesses = new Map<string, Saved<Excess>>()
-  /** By destination. */
-  #untoldPauses = new Map<string, Saved<UntoldPause>>()
   #timer: NodeJS.Timeout | undefined
   readonly #turns = new Turns()
   /** Whether the settings may lack something that is known here. At the start, that is what the store has. */
@@ -129,10 +83,17 @@ export class Monitor {
 
   private constructor(parts: MonitorParts) {
     this.#parts = parts
-    this.#limit = parts.settings().alerts?.deadLetters
-    this.#follower = new Follower(parts.store, (records, isComplete) => {
-      this.#use(records, isComplete)
-      return Promise.resolve()
+    this.#records = new Records(parts.store, {
+      written: (key) => this.#open.add(key),
+      deleted: (key) => {
+        this.#ended(key)
+      },
+    })
+    this.#limit = new DeadLetterWatch({
+      ...{ store: parts.store, settings: parts.settings, records: this.#records },
+      tell: (alert, alerts, note) => this.#tell(alert, alerts, note),
+      shown: (time) => this.#shown(time),
+      hasStopped: () => this.#isStopped,
     })
   }
 
@@ -143,14 +104,13 @@ export class Monitor {
    */
   static async open(parts: MonitorParts): Promise<Monitor> {
     const monitor = new Monitor(parts)
-    await monitor.#follower.catchUp()
+    await monitor.#records.catchUp()
     return monitor
   }
 
   /** Begins to watch. */
   start(): void {
-    const { store, events } = this.#parts
-    if (store.onRecords) this.#follower.start(events)
+    this.#records.start(this.#parts.events)
     this.#timer = setInterval(() => {
       void this.tick()
     }, TICK_MS)
@@ -175,7 +135,7 @@ export class Monitor {
   /** The store has what has become of messages. */
   messagesEnded(messages: readonly EndedMessage[]): void {
     for (const { delivery, next } of messages) {
-      if (next.state === 'dead') this.#died(delivery.destination, 1)
+      if (next.state === 'dead') this.#limit.died(delivery.destination, 1)
     }
   }
 
@@ -183,7 +143,7 @@ export class Monitor {
   expired(destination: string, count: number): void {
     // What waits may be for a destination that the settings do not have any more.
     const { destinations } = this.#parts.settings()
-    if (destinations.some(({ name }) => name === destination)) this.#died(destination, count)
+    if (destinations.some(({ name }) => name === destination)) this.#limit.died(destination, count)
   }
 
   /** Judges everything that may fail. A timer calls it too. */
@@ -193,11 +153,7 @@ export class Monitor {
 
   /** The settings have changed: what they do not watch any more is forgotten, and the limit of the dead letters may be another. */
   keep(): void {
-    const { deadLetters } = this.#parts.settings().alerts ?? {}
-    const isOtherTime = deadLetters?.withinMs !== this.#limit?.withinMs
-    if (isOtherTime) this.#deadLetters.clear()
-    if (isOtherTime || deadLetters?.count !== this.#limit?.count) this.#lookAt = 0
-    this.#limit = deadLetters
+    this.#limit.keep()
     this.#hasToForget = true
   }
 
@@ -206,7 +162,7 @@ export class Monitor {
     this.#isStopped = true
     clearInterval(this.#timer)
     await this.#turns.ended()
-    await this.#follower.stop()
+    await this.#records.stop()
   }
 
   /** It may be stopped during any wait. */
@@ -219,7 +175,7 @@ export class Monitor {
     const watched = this.#watched.get(key) ?? { destination, url, seen: UNSEEN, last: undefined }
     this.#watched.set(key, watched)
     if (outcome.verdict === 'delivered') {
-      if (watched.seen.failures > 0 || this.#streaks.has(key)) this.#open.add(key)
+      if (watched.seen.failures > 0 || this.#records.of(FAILING).has(key)) this.#open.add(key)
       watched.seen = withSuccess(now)
     } else {
       watched.seen = withFailure(watched.seen, now)
@@ -249,7 +205,7 @@ export class Monitor {
       await this.#judge(key, alerts)
     }
     await this.#tellPauses(alerts)
-    await this.#judgeDeadLetters(alerts)
+    await this.#limit.judge(alerts)
   }
 
   async #judge(key: string, alerts: Alerts): Promise<void> {
@@ -268,7 +224,7 @@ export class Monitor {
         if (facts.seen.failures === 0) this.#open.delete(key)
         break
       case 'save':
-        await this.#write(FAILING, key, this.#streaks.get(key), action.streak)
+        await this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), action.streak)
         break
       case 'tell': {
         const { streak, afterMs } = action
@@ -279,7 +235,7 @@ export class Monitor {
         const keys = [keyOf(destination, url), streak.since, afterMs]
         const alert: Alert = { name: 'Endpoint Failing', destination, properties, key: keys }
         await this.#tell(alert, alerts, () =>
-          this.#write(FAILING, key, this.#streaks.get(key), streak),
+          this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), streak),
         )
         break
       }
@@ -288,7 +244,8 @@ export class Monitor {
         const properties = { endpoint, since: this.#shown(since), failedForSeconds: seconds }
         const keys = [keyOf(destination, url), since]
         const alert: Alert = { name: 'Endpoint Recovered', destination, properties, key: keys }
-        const end = () => this.#write(FAILING, key, this.#streaks.get(key), undefined)
+        const end = () =>
+          this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), undefined)
         if (facts.saved && facts.saved.streak.told > 0) await this.#tell(alert, alerts, end)
         else await end()
         this.#open.delete(key)
@@ -324,7 +281,7 @@ export class Monitor {
       await pauses.pauseSince(name, version, { reason, by: 'alerts' }, actor, untold)
     } finally {
       // If only the answer was lost, it is paused.
-      await this.#follower.catchUp()
+      await this.#records.catchUp()
     }
   }
 
@@ -334,7 +291,7 @@ export class Monitor {
     const { webhooks = [] } = settings().destinations.find((one) => one.name === name) ?? {}
     const sinces = webhooks.map(({ url }) => {
       const key = keyOf(name, url)
-      const since = this.#streaks.get(key)?.body.since ?? Infinity
+      const since = this.#records.of(FAILING).get(key)?.body.since ?? Infinity
       // A success ends the streak only once this endpoint is judged, which may be after the one that fails.
       const { lastSuccessAt } = this.#watched.get(key)?.seen ?? UNSEEN
       return lastSuccessAt >= since ? Infinity : Math.max(since, pauses.resumedAt(name))
@@ -347,113 +304,15 @@ export class Monitor {
    * by another process, or by the next one. It is also told if somebody has ended or changed the pause in the meantime.
    */
   async #tellPauses(alerts: Alerts): Promise<void> {
-    for (const [name, saved] of [...this.#untoldPauses]) {
+    for (const [name, saved] of [...this.#records.of(UNTOLD_PAUSE)]) {
       if (this.#hasStopped()) return
       const { alert, at } = saved.body
-      await this.#tell(alert, alerts, () => this.#write(UNTOLD_PAUSE, name, saved, undefined), at)
-    }
-  }
-
-  #died(destination: string, count: number): void {
-    const { alerts } = this.#parts.settings()
-    if (!alerts?.deadLetters || destination === alerts.destination) return
-    this.#lettersOf(destination, alerts.deadLetters).add(this.#now, count)
-  }
-
-  #lettersOf(destination: string, { withinMs }: DeadLetterLimit): DeadLetters {
-    const letters = this.#deadLetters.get(destination) ?? new DeadLetters(withinMs)
-    this.#deadLetters.set(destination, letters)
-    return letters
-  }
-
-  async #judgeDeadLetters(alerts: Alerts): Promise<void> {
-    const { deadLetters } = alerts
-    // What was not over when the store was asked is not over when it is judged.
-    const now = this.#now
-    if (deadLetters && now >= this.#lookAt) await this.#look(alerts, deadLetters, now)
-    const names = new Set([...this.#deadLetters.keys(), ...this.#excesses.keys()])
-    const { counts, isComplete } = deadLetters
-      ? await this.#ask([...names], deadLetters, now)
-      : { counts: undefined, isComplete: true }
-    for (const name of names) {
-      if (this.#hasStopped()) return
-      const stored = counts ? counts.get(name) : 0
-      await this.#judgeCount(name, alerts, now, { stored, isComplete })
-    }
-  }
-
-  /** Asks about the destinations that have so many dead letters, whenever they died. */
-  async #look(alerts: Alerts, limit: DeadLetterLimit, now: number): Promise<void> {
-    const { store, settings } = this.#parts
-    const names = new Set(settings().destinations.map(({ name }) => name))
-    for (const { destination, dead } of await store.stats()) {
-      if (dead < limit.count || destination === alerts.destination) continue
-      if (names.has(destination)) this.#lettersOf(destination, limit).look()
-    }
-    const isAnyAway = store.servers?.list().some(({ error }) => error !== undefined) === true
-    this.#lookAt = isAnyAway ? now + ASK_AGAIN_MS : Infinity
-  }
-
-  /** Asks the store how many dead letters destinations have, of which that has to be known. */
-  async #ask(
-    names: readonly string[],
-    { count: most, withinMs }: DeadLetterLimit,
-    now: number,
-  ): Promise<{ counts: Map<string, number>; isComplete: boolean }> {
-    const asked = names.filter((name) => {
-      const { body } = this.#excesses.get(name) ?? {}
-      if (body) return body.isTold && body.until <= now
-      return this.#deadLetters.get(name)?.isToAsk(now, most) === true
-    })
-    const found = new Map<string, number>()
-    let isComplete = true
-    for (let from = 0; from < asked.length; from += SLICE) {
-      const slice = asked.slice(from, from + SLICE)
-      const { counts, away } = await this.#parts.store.deadCounts(slice, withinMs, most)
-      for (const [i, name] of slice.entries()) {
-        const count = counts[i] ?? 0
-        found.set(name, count)
-        this.#deadLetters.get(name)?.answered(now, count, !away)
-      }
-      if (away) isComplete = false
-    }
-    return { counts: found, isComplete }
-  }
-
-  /** @param answer - How many the store has, if it was asked, and whether all of it was asked. */
-  async #judgeCount(
-    name: string,
-    alerts: Alerts,
-    now: number,
-    { stored, isComplete }: { stored: number | undefined; isComplete: boolean },
-  ): Promise<void> {
-    const { deadLetters } = alerts
-    const saved = this.#excesses.get(name)
-    const letters = this.#deadLetters.get(name)
-    const count = Math.max(letters?.count(now) ?? 0, stored ?? 0)
-    if (letters?.isOver(now)) this.#deadLetters.delete(name)
-    const withinMs = deadLetters?.withinMs ?? 0
-    const isAbove = deadLetters !== undefined && count >= deadLetters.count
-    const write = (body: Excess | undefined) => this.#write(DEAD_LETTERS, name, saved, body)
-    if (!saved) {
-      if (isAbove) await write({ since: now, until: now + withinMs, isTold: false })
-      return
-    }
-    const { since, until, isTold } = saved.body
-    const about = { destination: name, key: [since] }
-    if (!isTold) {
-      const properties = { limit: deadLetters?.count ?? null, within: formatDuration(withinMs) }
-      const alert: Alert = { name: 'Dead Letters Above Limit', ...about, properties }
-      await this.#tell(alert, alerts, () => write({ since, until, isTold: true }))
-    } else if (isAbove && until < now + withinMs / 2) {
-      // It is prolonged now and then, so that no other process ends it while this one counts too many.
-      await write({ since, until: now + withinMs, isTold })
-    } else if (until <= now && !isComplete) {
-      await write({ since, until: now + ASK_AGAIN_MS, isTold })
-    } else if (until <= now && stored !== undefined) {
-      const properties = { since: this.#shown(since) }
-      const alert: Alert = { name: 'Dead Letters Below Limit', ...about, properties }
-      await this.#tell(alert, alerts, () => write(undefined))
+      await this.#tell(
+        alert,
+        alerts,
+        () => this.#records.write(UNTOLD_PAUSE, name, saved, undefined),
+        at,
+      )
     }
   }
 
@@ -476,32 +335,6 @@ export class Monitor {
     if (await note()) events.alerted(alert)
   }
 
-  /** @returns `false` if another process changed the record before. */
-  async #write(
-    kind: string,
-    key: string,
-    saved: Saved<Body> | undefined,
-    body: Body | undefined,
-  ): Promise<boolean> {
-    if (!saved && !body) return true
-    try {
-      await this.#parts.store.writeRecords([changeOf(kind, key, saved, body)])
-    } catch (error) {
-      await this.#follower.catchUp()
-      if (isConflict(error)) return false
-      // If only the answer was lost, the record is written, and nobody would give its alert any more.
-      if (!isDeepStrictEqual(this.#recordsOf(kind).get(key)?.body, body)) throw error
-      return true
-    }
-    await this.#follower.catchUp()
-    return true
-  }
-
-  #recordsOf(kind: string): ReadonlyMap<string, Saved<Body>> {
-    if (kind === FAILING) return this.#streaks
-    return kind === DEAD_LETTERS ? this.#excesses : this.#untoldPauses
-  }
-
   /**
    * Forgets the endpoints and destinations that are not watched any more, here and in the store. If they are watched again one day,
    * nobody knows whether they have succeeded in between.
@@ -518,22 +351,20 @@ export class Monitor {
       this.#watched.delete(key)
       this.#open.delete(key)
     }
-    for (const name of this.#deadLetters.keys()) {
-      if (!names.has(name)) this.#deadLetters.delete(name)
-    }
-    for (const [key, saved] of [...this.#streaks]) {
+    this.#limit.forgetAllBut(names)
+    for (const [key, saved] of [...this.#records.of(FAILING)]) {
       if (this.#hasStopped()) return
-      if (!endpoints.has(key)) await this.#write(FAILING, key, saved, undefined)
+      if (!endpoints.has(key)) await this.#records.write(FAILING, key, saved, undefined)
     }
-    for (const [name, saved] of [...this.#excesses]) {
-      if (!names.has(name)) await this.#write(DEAD_LETTERS, name, saved, undefined)
+    for (const [name, saved] of [...this.#records.of(DEAD_LETTERS)]) {
+      if (!names.has(name)) await this.#records.write(DEAD_LETTERS, name, saved, undefined)
     }
   }
 
   #factsOf(key: string, { afterMs }: Alerts): Facts | undefined {
     const watched = this.#watched.get(key)
     if (!watched) return undefined
-    const saved = this.#streaks.get(key)
+    const saved = this.#records.of(FAILING).get(key)
     return {
       seen: watched.seen,
       saved: saved && { streak: saved.body, knownAt: saved.knownAt },
@@ -543,46 +374,8 @@ export class Monitor {
     }
   }
 
-  #use(records: readonly StoredRecord[], isComplete: boolean): void {
-    if (isComplete) {
-      this.#streaks = new Map()
-      this.#keys.clear()
-      this.#excesses = new Map()
-      this.#untoldPauses = new Map()
-    }
-    const knownAt = this.#now
-    for (const { kind, name, version, body } of records) {
-      if (kind !== FAILING && kind !== DEAD_LETTERS && kind !== UNTOLD_PAUSE) continue
-      if (body === undefined) {
-        this.#end(kind, name)
-        continue
-      }
-      const { key, ...rest } = JSON.parse(body) as { key: string } & Body
-      if (kind === DEAD_LETTERS) this.#excesses.set(key, { body: rest as Excess, version, knownAt })
-      else if (kind === UNTOLD_PAUSE) {
-        this.#untoldPauses.set(key, { body: rest as UntoldPause, version, knownAt })
-      } else {
-        const before = this.#streaks.get(key)
-        this.#keys.set(name, key)
-        this.#streaks.set(key, {
-          body: rest as Streak,
-          version,
-          knownAt: before?.knownAt ?? knownAt,
-        })
-        this.#open.add(key)
-      }
-    }
-  }
-
   /** Another process saw a success, or this one did. What this process saw before is over. */
-  #end(kind: string, name: string): void {
-    if (kind === DEAD_LETTERS) this.#excesses.delete(name)
-    if (kind === UNTOLD_PAUSE) this.#untoldPauses.delete(name)
-    if (kind !== FAILING) return
-    const key = this.#keys.get(name)
-    if (key === undefined) return
-    this.#keys.delete(name)
-    this.#streaks.delete(key)
+  #ended(key: string): void {
     const watched = this.#watched.get(key)
     if (watched) watched.seen = { ...UNSEEN, lastSuccessAt: watched.seen.lastSuccessAt }
   }
@@ -605,22 +398,4 @@ function* keysOf(destinations: readonly Destination[]): Generator<string> {
 
 function keyOf(destination: string, url: string): string {
   return `${destination} ${url}`
-}
-
-/** The name of a record. A URL may be longer than a name, and may contain a key in its query. */
-function nameOf(kind: string, key: string): string {
-  return kind === FAILING ? hash('sha256', key) : key
-}
-
-/** Writes a record, or deletes it. */
-function changeOf(
-  kind: string,
-  key: string,
-  saved: Saved<Body> | undefined,
-  body: Body | undefined,
-): RecordChange {
-  return {
-    ...{ kind, name: nameOf(kind, key), version: saved?.version ?? 0 },
-    body: body && JSON.stringify({ key, ...body }),
-  }
 }
