@@ -14,6 +14,7 @@ import {
   type Field,
   type Filter,
 } from './filter.js'
+import { useTypingPause } from './form.js'
 import { isPortal } from './portal.js'
 import { go } from './route.js'
 import { now } from './state.js'
@@ -307,7 +308,7 @@ interface NameProps extends Pick<InputProps, 'label' | 'name' | 'value'> {
 /** There may be thousands of sources and destinations, so the field suggests names for what was typed. */
 function NameInput({ find, ...input }: NameProps) {
   const names = useSignal<readonly string[]>([])
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  const afterTyping = useTypingPause(TYPING_MS)
   const latest = useRef('')
   const look = async (q: string) => {
     latest.current = q
@@ -318,14 +319,10 @@ function NameInput({ find, ...input }: NameProps) {
   }
   useEffect(() => {
     void look(input.value ?? '')
-    return () => {
-      clearTimeout(timer.current)
-    }
   }, [])
   const type = (event: Event) => {
     const { value: text } = event.target as HTMLInputElement
-    clearTimeout(timer.current)
-    timer.current = setTimeout(() => void look(text.trim()), TYPING_MS)
+    afterTyping(() => void look(text.trim()))
   }
   return (
     <div class="field" onInput={type}>

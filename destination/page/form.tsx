@@ -1,6 +1,6 @@
 // The parts that all forms share: fields with their mistakes, lists of choices, and notices.
 import { createContext, type ComponentChildren } from 'preact'
-import { useContext, useId } from 'preact/hooks'
+import { useContext, useEffect, useId, useRef } from 'preact/hooks'
 
 /** The messages about each field of a form. */
 export const Mistakes = createContext<Readonly<Record<string, readonly string[]>>>({})
@@ -200,6 +200,54 @@ export function Choice<Value extends string>(props: ChoiceProps<Value>) {
         ))}
       </div>
     </fieldset>
+  )
+}
+
+/** Puts something off until no key was pressed for so many ms. What was put off last is done, unless the view is closed before. */
+export function useTypingPause(ms: number): (act: () => void) => void {
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current)
+    },
+    [],
+  )
+  return (act) => {
+    clearTimeout(timer.current)
+    timer.current = setTimeout(act, ms)
+  }
+}
+
+/** In ms: the pause after the last key before a list is searched. */
+const TYPING_MS = 250
+
+interface SearchProps {
+  label: string
+  /** What is searched, which the empty field says. */
+  placeholder: string
+  /** What the address searches for when the field is first shown. */
+  value: string
+  onSearch: (q: string) => void
+}
+
+/** Searches a list for what is typed. */
+export function SearchField({ label, placeholder, value, onSearch }: SearchProps) {
+  const afterTyping = useTypingPause(TYPING_MS)
+  return (
+    <input
+      type="search"
+      class="search-rows"
+      aria-label={label}
+      placeholder={placeholder}
+      defaultValue={value}
+      onInput={(event) => {
+        const typed = event.currentTarget.value.trim()
+        afterTyping(() => {
+          onSearch(typed)
+        })
+      }}
+      spellcheck={false}
+    />
   )
 }
 

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
 import { query } from './api.js'
 import { ChartTable, LatencyChart, RequestsChart, Sparkline } from './chart.js'
 import { clockMinute, compact, count, counted, percent, rate, shortUrl, span } from './format.js'
 import type { Overview, OverviewRow } from '../src/model/answers.js'
 import { HEALTHS, type Health } from '../src/model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../src/model/history.js'
+import { SearchField } from './form.js'
 import { HealthPill } from './health.js'
 import { isPortal } from './portal.js'
 import { go, route } from './route.js'
@@ -319,34 +319,16 @@ function HealthChoice({ totals, all }: { totals: Record<Health, number>; all: nu
   )
 }
 
-/** In ms: the pause after the last key before the table is searched. */
-const TYPING_MS = 250
-
 function SearchRows() {
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
-  useEffect(
-    () => () => {
-      clearTimeout(timer.current)
-    },
-    [],
-  )
-  const search = (event: Event) => {
-    const { value } = event.currentTarget as HTMLInputElement
-    clearTimeout(timer.current)
-    timer.current = setTimeout(() => {
-      // The history of the browser needs no entry for each key.
-      location.replace(overviewHash({ q: value.trim(), offset: undefined }))
-    }, TYPING_MS)
-  }
   return (
-    <input
-      type="search"
-      class="search-rows"
-      aria-label="Search destinations by name or URL"
+    <SearchField
+      label="Search destinations by name or URL"
       placeholder="Name or URL"
-      defaultValue={route.peek().query.get('q') ?? ''}
-      onInput={search}
-      spellcheck={false}
+      value={route.peek().query.get('q') ?? ''}
+      onSearch={(q) => {
+        // The history of the browser needs no entry for each key.
+        location.replace(overviewHash({ q, offset: undefined }))
+      }}
     />
   )
 }

@@ -1,11 +1,10 @@
 // The settings: the lists of sources, destinations and tenants, and what each address below #/settings shows.
 import { useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
 import { get, query } from './api.js'
 import { AuditView } from './audit-view.js'
 import { count, counted, shortUrl } from './format.js'
-import { Failure } from './form.js'
+import { Failure, SearchField } from './form.js'
 import { HealthPill } from './health.js'
 import { NoChanges } from './no-changes.js'
 import type {
@@ -67,9 +66,6 @@ export function SettingsTabs() {
 const ROWS = 25
 
 const REFRESH_MS = 5_000
-
-/** In ms: the pause after the last key before the list is searched. */
-const TYPING_MS = 250
 
 function List({ kind }: { kind: Kind }) {
   const found = useSignal<ManagedSettings | undefined>(undefined)
@@ -166,31 +162,16 @@ const listHash = (kind: Kind, fields: Record<string, string | number>) =>
   `#/settings/${kind}s${query(fields)}`
 
 function Search({ kind, q, tenant }: { kind: Kind; q: string; tenant: string }) {
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
-  useEffect(
-    () => () => {
-      clearTimeout(timer.current)
-    },
-    [],
-  )
-  const search = (event: Event) => {
-    const { value } = event.currentTarget as HTMLInputElement
-    clearTimeout(timer.current)
-    timer.current = setTimeout(() => {
-      // The history of the browser needs no entry for each key.
-      location.replace(listHash(kind, { q: value.trim(), tenant }))
-    }, TYPING_MS)
-  }
   const what = kind === 'destination' ? 'name or URL' : 'name'
   return (
-    <input
-      type="search"
-      class="search-rows"
-      aria-label={`Search ${kind}s by ${what}`}
+    <SearchField
+      label={`Search ${kind}s by ${what}`}
       placeholder={what.charAt(0).toUpperCase() + what.slice(1)}
-      defaultValue={q}
-      onInput={search}
-      spellcheck={false}
+      value={q}
+      onSearch={(typed) => {
+        // The history of the browser needs no entry for each key.
+        location.replace(listHash(kind, { q: typed, tenant }))
+      }}
     />
   )
 }
