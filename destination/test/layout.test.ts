@@ -81,6 +81,7 @@ const PURE = [
   'deliver/breaker',
   'deliver/decide',
   'deliver/pace',
+  'deliver/process-room',
   'deliver/schedule',
 
   'enqueue/filter',
@@ -90,6 +91,7 @@ const PURE = [
   'model/call',
   'model/cause',
   'model/fields',
+  'model/grouped',
   'model/health',
   'model/answers',
   'model/delivery',

@@ -1,4 +1,5 @@
 import type { Claim, Delivery, DeliveryId, Lane, Next } from '../model/delivery.js'
+import { grouped } from '../model/grouped.js'
 import { unsent } from '../model/unsent.js'
 import { retryLane } from '../store/states.js'
 import { LEASE_MS, type DispatchPort, type DueLane } from '../store/store.js'
@@ -392,13 +393,7 @@ export class Dispatcher {
   async #claimFor(claims: QueueClaim[]): Promise<void> {
     const deliveries =
       (await this.#ask(() => this.#parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
-    const byLane = new Map<string, Delivery[]>()
-    for (const delivery of deliveries) {
-      const lane = laneOf(delivery)
-      const others = byLane.get(lane)
-      if (others) others.push(delivery)
-      else byLane.set(lane, [delivery])
-    }
+    const byLane = grouped(deliveries, laneOf)
     const ahead: { queue: DestinationQueue; claimed: Delivery[] }[] = []
     for (const { queue, claim } of claims) {
       const claimed = byLane.get(laneOf(claim)) ?? []

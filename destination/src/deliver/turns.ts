@@ -1,4 +1,5 @@
 import type { Delivery } from '../model/delivery.js'
+import { addToGroup } from '../model/grouped.js'
 import type { DestinationQueue } from './destination-queue.js'
 
 /** How many deliveries are sent in one turn of the event loop: about a ms. Other work of the process comes in between. */
@@ -29,9 +30,7 @@ export class Turns {
 
   /** The delivery is sent in one of the next turns. */
   hold(delivery: Delivery, queue: DestinationQueue): void {
-    const others = this.#held.get(queue)
-    if (others) others.push(delivery)
-    else this.#held.set(queue, [delivery])
+    addToGroup(this.#held, queue, delivery)
   }
 
   /** A delivery is sent in this turn. */

@@ -1,5 +1,6 @@
 import { HISTORIES, BREAKER_STATES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import type { OverviewRow, Series } from '../model/answers.js'
+import { addToGroup } from '../model/grouped.js'
 import { eachInSlices } from '../model/slices.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Tally } from '../observe/tally.js'
@@ -80,9 +81,7 @@ export class Past {
     }
     byBucket.delete(since)
     await eachInSlices(read, (row) => {
-      const bucket = byBucket.get(row.at)
-      if (bucket) bucket.push(row)
-      else byBucket.set(row.at, [row])
+      addToGroup(byBucket, row.at, row)
     })
     const rows = await indexed(byBucket)
     const ms = performance.now() - from
@@ -110,9 +109,7 @@ async function indexed(byBucket: ReadonlyMap<number, readonly HistoryRow[]>): Pr
   const add = (row: HistoryRow) => {
     let urls = found.get(row.destination)
     if (!urls) found.set(row.destination, (urls = new Map<string, HistoryRow[]>()))
-    const rows = urls.get(row.url)
-    if (rows) rows.push(row)
-    else urls.set(row.url, [row])
+    addToGroup(urls, row.url, row)
   }
   await eachInSlices(inOrder(byBucket), add)
   return found

@@ -1,5 +1,6 @@
 import type { Copy, DeliveryId, Match, State, Trace } from '../model/delivery.js'
 import { causeOf } from '../model/cause.js'
+import { grouped } from '../model/grouped.js'
 import type { OutcomeCode } from '../model/outcome.js'
 import { stateOf } from './states.js'
 import { fromStored, toStored } from './text.js'
@@ -99,11 +100,9 @@ export function toTrace(copy: Copy): Trace {
 
 /** Collects ids by destination. */
 export function groupIds(found: readonly { id: DeliveryId; destination: string }[]): Match[] {
-  const groups = new Map<string, DeliveryId[]>()
-  for (const { id, destination } of found) {
-    const ids = groups.get(destination)
-    if (ids) ids.push(id)
-    else groups.set(destination, [id])
-  }
-  return Array.from(groups, ([destination, ids]) => ({ destination, ids }))
+  const groups = grouped(found, ({ destination }) => destination)
+  return Array.from(groups, ([destination, own]) => ({
+    destination,
+    ids: own.map(({ id }) => id),
+  }))
 }

@@ -17,6 +17,7 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type { Clock } from '../../model/clock.js'
+import { grouped } from '../../model/grouped.js'
 import { unsent } from '../../model/unsent.js'
 import { joined } from '../dead-groups.js'
 import { fromOf } from '../purge-pages.js'
@@ -660,17 +661,6 @@ export class SeveralStore implements Store {
 /** The place before all dead letters of a server, given by the id above all of its ids. */
 function startOf(id: DeliveryId | undefined): DeadPlace | undefined {
   return id === undefined ? undefined : { diedAt: Number.MAX_SAFE_INTEGER, id }
-}
-
-function grouped<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
-  const groups = new Map<Key, Item[]>()
-  for (const item of items) {
-    const key = keyOf(item)
-    const group = groups.get(key)
-    if (group) group.push(item)
-    else groups.set(key, [item])
-  }
-  return groups
 }
 
 /** Works on the items of each key together. The results are in the order of the items. */
