@@ -1,6 +1,7 @@
 import type { Alerts, DeadLetterLimit, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
-import type { ClockPort, ReadPort, Servers } from '../store/store.js'
+import type { Servers } from '../store/servers.js'
+import type { ClockPort, ReadPort } from '../store/store.js'
 import type { Alert } from './alert.js'
 import { ASK_AGAIN_MS, DeadLetters } from './dead-letters.js'
 import { DEAD_LETTERS, type Excess, type Records } from './records.js'

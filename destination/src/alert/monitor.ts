@@ -6,7 +6,7 @@ import { shownTime } from '../model/clock.js'
 import { waitingIn, type Delivery } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
-import { Turns } from '../model/turns.js'
+import { InOrder } from '../model/in-order.js'
 import { recipientOf } from '../settings/alerts.js'
 import type { Alerts, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
@@ -75,7 +75,7 @@ export class Monitor {
   /** The watched endpoints that may have to be judged. */
   readonly #open = new Set<string>()
   #timer: NodeJS.Timeout | undefined
-  readonly #turns = new Turns()
+  readonly #inOrder = new InOrder()
   /** Whether the settings may lack something that is known here. At the start, that is what the store has. */
   #hasToForget = true
   #hasFailed = false
@@ -148,7 +148,7 @@ export class Monitor {
 
   /** Judges everything that may fail. A timer calls it too. */
   tick(): Promise<void> {
-    return this.#turns.run(() => this.#work())
+    return this.#inOrder.run(() => this.#work())
   }
 
   /** The settings have changed: what they do not watch any more is forgotten, and the limit of the dead letters may be another. */
@@ -161,7 +161,7 @@ export class Monitor {
   async stop(): Promise<void> {
     this.#isStopped = true
     clearInterval(this.#timer)
-    await this.#turns.ended()
+    await this.#inOrder.ended()
     await this.#records.stop()
   }
 

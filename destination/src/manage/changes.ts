@@ -5,7 +5,7 @@ import type { Actor } from '../model/audit.js'
 import { waitingIn } from '../model/delivery.js'
 import type { Kind, WaitingChoice } from '../model/setting.js'
 import { eachInSlices } from '../model/slices.js'
-import { Turns } from '../model/turns.js'
+import { InOrder } from '../model/in-order.js'
 import { FIELDS } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
@@ -136,7 +136,7 @@ const LOOK_MS = 100
 /** Changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
 export class Changes {
   readonly #parts: ChangesParts
-  readonly #turns = new Turns()
+  readonly #inOrder = new InOrder()
 
   constructor(parts: ChangesParts) {
     this.#parts = parts
@@ -429,7 +429,7 @@ export class Changes {
 
   /** Runs one piece of work of this process after the other, so that they don't make each other decide again. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
-    return this.#turns.run(work)
+    return this.#inOrder.run(work)
   }
 
   async #write(changes: RecordChange[], revision?: number): Promise<number[]> {

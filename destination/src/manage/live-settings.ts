@@ -1,5 +1,5 @@
 import { turn } from '../model/slices.js'
-import { Turns } from '../model/turns.js'
+import { InOrder } from '../model/in-order.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { checkReload } from '../settings/reload.js'
@@ -24,7 +24,7 @@ export class LiveSettings {
   #current: Settings
   readonly #prepares: Prepare[] = []
   readonly #listeners: ((settings: Settings) => Promise<void>)[] = []
-  readonly #turns = new Turns()
+  readonly #inOrder = new InOrder()
 
   /** Begins with the settings that `managed` has now. */
   constructor(managed: Managed, log: Log) {
@@ -85,7 +85,7 @@ export class LiveSettings {
 
   /** Does something between two changes. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
-    return this.#turns.run(work)
+    return this.#inOrder.run(work)
   }
 
   /** Nothing waits until everything of the former settings has ended: a request may take 5 s. */

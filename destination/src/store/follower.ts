@@ -1,4 +1,4 @@
-import { Turns } from '../model/turns.js'
+import { InOrder } from '../model/in-order.js'
 import type { RecordPort, StoredRecord } from './store.js'
 
 /** How often the store is asked for changes that nobody has reported, in ms. */
@@ -28,7 +28,7 @@ export class Follower {
   #isStarted = false
   #isStopped = false
   #hasFailed = false
-  readonly #turns = new Turns()
+  readonly #inOrder = new InOrder()
   #timer: NodeJS.Timeout | undefined
 
   constructor(store: Pick<RecordPort, 'records' | 'onRecords'>, listener: OnRecords) {
@@ -47,7 +47,7 @@ export class Follower {
    * @throws StoreError if the store does not answer; and what the listener throws. The same changes are then read again.
    */
   catchUp(): Promise<void> {
-    return this.#turns.run(() => this.#catchUp())
+    return this.#inOrder.run(() => this.#catchUp())
   }
 
   /** Begins to catch up whenever another process may have changed something. */
@@ -77,7 +77,7 @@ export class Follower {
   async stop(): Promise<void> {
     this.#isStopped = true
     clearTimeout(this.#timer)
-    await this.#turns.ended()
+    await this.#inOrder.ended()
   }
 
   async #catchUp(): Promise<void> {

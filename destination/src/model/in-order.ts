@@ -1,5 +1,5 @@
 /** Does one piece of work after the other, in the order of the calls. */
-export class Turns {
+export class InOrder {
   #last: Promise<unknown> = Promise.resolve()
 
   run<T>(work: () => Promise<T>): Promise<T> {
