@@ -144,16 +144,18 @@ export function restoreHidden(
       const message = `expected a value without ${HIDDEN}, which stands for a whole value. Write the whole value, or leave it as ${HIDDEN}.`
       broken.push({ path: [...path, 'headers', name], message })
     }
+    let isNew = !former
     if (!former && typeof url === 'string' && hasHidden(url)) {
+      const isHiddenWhole = url === `${withoutQuery(url)}?${HIDDEN}`
+      // The full URL may be that of an endpoint whose headers are known.
+      isNew = isHiddenWhole && same.length === 0
       const which = same.length === 0 ? 'no endpoint has' : 'more than one endpoint has'
-      const message =
-        url === `${withoutQuery(url)}?${HIDDEN}`
-          ? `expected the full URL, because ${which} this one without its query.`
-          : `expected a URL without ${HIDDEN}, which stands for a whole query. Write the whole query, or leave it as ?${HIDDEN}.`
+      const message = isHiddenWhole
+        ? `expected the full URL, because ${which} this one without its query.`
+        : `expected a URL without ${HIDDEN}, which stands for a whole query. Write the whole query, or leave it as ?${HIDDEN}.`
       broken.push({ path: [...path, 'url'], message })
-      return { ...webhook, ...(values && { headers: values }) }
     }
-    for (const name of missing) {
+    for (const name of former || isNew ? missing : []) {
       const message = former
         ? 'expected a value, because this endpoint has had no such header.'
         : 'expected a value, because no endpoint has had this URL. Values are not shown, and none is sent to another URL than before.'

@@ -207,16 +207,17 @@ describe('a destination', () => {
       sources: ['web'],
       webhooks: webhooks('https://a.example.com/x?key=1', { headers: { 'X-Token': 'hush' } }),
     })
-    const wrong = [
-      ['https://evil.example.com/x', 'webhooks[0].headers["X-Token"]'],
-      ['https://evil.example.com/x?•••', 'webhooks[0].url'],
-    ] as const
-    for (const [url, path] of wrong) {
+    const header = 'webhooks[0].headers["X-Token"]'
+    const wrong: [string, string[]][] = [
+      ['https://evil.example.com/x', [header]],
+      ['https://evil.example.com/x?•••', ['webhooks[0].url', header]],
+    ]
+    for (const [url, paths] of wrong) {
       const answer = await ask(running, 'PATCH', '/destinations/crm', {
         webhooks: webhooks(url, { headers: { 'X-Token': '•••' } }),
       })
       const message = expect.stringMatching(/because no endpoint has (had )?this/) as string
-      const problems = [{ path, message }]
+      const problems = paths.map((path) => ({ path, message }))
       const error = { code: 'invalid_settings', problems }
       expect(answer).toMatchObject({ status: 400, body: { error } })
     }
