@@ -1,8 +1,8 @@
 // The code of the documents compiles and runs.
-import { readdirSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, normalize } from 'node:path'
 import ts from 'typescript'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, inject, test } from 'vitest'
 import { runModule, startCollector } from './collector.js'
 import { readDocuments, readExamples, ROOT, type CodeBlock } from './documents.js'
 
@@ -37,17 +37,72 @@ describe('code', () => {
       const collector = await startCollector(onTestFinished)
       const source = code.replaceAll('https://collect.example.com', collector.url)
       const env = { ANALYTICS_ENDPOINT: collector.url }
-      const { code: status, stdout, stderr } = await runModule(source, { env })
+      const cwd = folderWith([lost('e', '')])
+      const { code: status, stdout, stderr } = await runModule(source, { env, cwd })
       expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
       const said = code.matchAll(/console\.log\(.*\) \/\/ (.+)$/gm)
       const lines = Array.from(said, ([, text = '']) => `${text}\n`)
       expect(stdout).toBe(lines.join(''))
       const isSent =
-        /^ *(analytics|client|request)\.track\(/m.test(code) && !code.includes('hookline/testing')
+        /^ *(analytics|client|request)(\.track|\[message\.type\])\(/m.test(code) &&
+        !code.includes('hookline/testing')
       expect(collector.accepted.length > 0).toBe(isSent)
     },
   )
+
+  const [again] = programs.filter(({ code }) => code.includes('lost.ndjson'))
+  if (!again) throw new Error('No program sends lost messages again.')
+
+  test('that sends lost messages again loses none to its own queue, and keeps what is refused', async () => {
+    const collector = await startCollector()
+    const events = Array.from({ length: 30 }, (_, index) => `e${index}`)
+    const cwd = folderWith(events.map((event) => lost(event, 'x'.repeat(30_000))))
+    collector.otherwise(async ({ messages }) => {
+      // The first answer comes when the file could have been read to its end.
+      if (collector.arrivals.length === 1) await new Promise((resolve) => setTimeout(resolve, 500))
+      const at = messages.findIndex(({ event }) => event === 'e7')
+      const rejected = at < 0 ? [] : [{ index: at, code: 'invalid', message: 'no' }]
+      return { body: JSON.stringify({ rejected }) }
+    })
+    const source = again.code
+      .replace("'WRITE_KEY', {", '$& maxQueueBytes: 400_000,')
+      .replace('10_000_000', '100_000')
+    const ended = await runModule(source, { env: { ANALYTICS_ENDPOINT: collector.url }, cwd })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(collector.accepted.map(({ event }) => event)).toEqual(events)
+    const left = readFileSync(join(cwd, 'lost.ndjson'), 'utf8').trim()
+    expect(JSON.parse(left)).toMatchObject({ event: 'e7', messageId: 'id of e7' })
+    expect(existsSync(join(cwd, 'again.ndjson'))).toBe(false)
+  })
+
+  test('that sends lost messages again takes what an interrupted run has left first', async () => {
+    const collector = await startCollector()
+    const cwd = folderWith([lost('new', '')])
+    writeFileSync(join(cwd, 'again.ndjson'), lost('left', ''))
+    const env = { ANALYTICS_ENDPOINT: collector.url }
+    for (const event of ['left', 'new']) {
+      expect(await runModule(again.code, { env, cwd })).toMatchObject({ code: 0, stderr: '' })
+      expect(collector.accepted.at(-1)).toMatchObject({ event })
+    }
+  })
 })
+
+/** A folder of its own for a program, with a file of lost messages. */
+function folderWith(messages: readonly string[]): string {
+  const folder = mkdtempSync(join(inject('compiledDir'), 'program-'))
+  writeFileSync(join(folder, 'lost.ndjson'), messages.join(''))
+  return folder
+}
+
+/** A line of the file. */
+function lost(event: string, text: string): string {
+  const message = {
+    type: 'track',
+    messageId: `id of ${event}`,
+    timestamp: '2026-01-01T00:00:00.000Z',
+  }
+  return `${JSON.stringify({ ...message, userId: 'u1', event, properties: { text } })}\n`
+}
 
 /** What fragments of code refer to without saying where it comes from. */
 const SURROUNDINGS = `

@@ -487,6 +487,8 @@ export interface Ended {
 interface RunOptions {
   env?: Record<string, string>
   flags?: string[]
+  /** The working directory, inside that of the compiled sources. */
+  cwd?: string
   /** Is told the process id. */
   onStart?: (pid: number) => void
 }
@@ -502,7 +504,7 @@ export function runScript(source: string, options: RunOptions = {}): Promise<End
  */
 export function runModule(
   source: string,
-  { env = {}, flags = [], onStart }: RunOptions = {},
+  { env = {}, flags = [], cwd = inject('compiledDir'), onStart }: RunOptions = {},
 ): Promise<Ended> {
   // What Node itself has to say of what is new in it is not what these tests are about.
   const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']
@@ -511,7 +513,7 @@ export function runModule(
     Object.entries(process.env).filter(([name]) => !/^(DEBUG|NODE_OPTIONS|ANALYTICS_)/.test(name)),
   )
   const child = spawn(process.execPath, given, {
-    cwd: inject('compiledDir'),
+    cwd,
     env: { ...clean, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 60_000,
