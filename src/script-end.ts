@@ -89,8 +89,12 @@ export class ScriptEnd {
     this.#client.closeBatch()
     this.#client.sender.hurry()
     if (this.#stopGrace || !hasEnded) return
-    if (this.#hasGivenUp) this.#giveUp()
-    else this.#startGrace(nowMs())
+    if (this.#hasGivenUp) {
+      const { origin } = this.#client.endpoint
+      this.#giveUp(
+        `the client had already given up waiting for ${origin} when this message was recorded`,
+      )
+    } else this.#startGrace(nowMs())
   }
 
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
@@ -116,15 +120,14 @@ export class ScriptEnd {
       return
     }
     this.#stopGrace = undefined
-    if (!this.#client.hold.isHeld) this.#giveUp()
+    if (this.#client.hold.isHeld) return
+    const seconds = Math.round((nowMs() - progressMs) / 1_000)
+    const why = asked > progressMs ? ' (it asked for a wait with Retry-After)' : ''
+    this.#giveUp(`${this.#client.endpoint.origin} took no message for ${seconds} s${why}`)
   }
 
-  #giveUp(): void {
-    const { origin } = this.#client.endpoint
-    const when = this.#hasGivenUp
-      ? `and the client had already given up waiting for ${origin} when this message was recorded`
-      : `and ${origin} took no message for ${GRACE_MS} ms`
-    const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
+  #giveUp(why: string): void {
+    const message = `The script ended, and ${why}: await close() with a timeout of your choice to wait longer.`
     this.#answeredBefore = this.#answered
     this.#client.giveUp(new DroppedError('process_exit', message + this.#client.sender.lastFailure))
   }
