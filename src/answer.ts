@@ -1,5 +1,5 @@
 import type { Batch } from './entry.js'
-import { RejectedError } from './errors.js'
+import { DroppedError, RejectedError } from './errors.js'
 import { isListBegun } from './rejections.js'
 import { adviceFor, retryAfterMs } from './retry.js'
 
@@ -9,6 +9,8 @@ export interface Answered {
   /** As far as it came. */
   readonly body: string
   readonly header: (name: string) => string | null
+  /** Whether the option `fetch` has read the body, so that the client cannot. */
+  readonly isConsumed?: boolean
 }
 
 /** A request without an answer. */
@@ -71,6 +73,13 @@ export function rejection(answer: Answered): RejectedError {
   const message = `${describeAnswer(answer)}. ${advice}`
   const summary = `The endpoint answered ${status}. ${adviceFor(status, null)}`
   return new RejectedError(message, status, body.slice(0, MAX_DETAIL_LENGTH), summary)
+}
+
+/** The loss of messages that were sent with a 2xx for an answer, whose list of refused ones cannot be read. */
+export function consumption({ status }: Answered): DroppedError {
+  const what = `The endpoint answered ${status}, and nobody knows which messages it refused.`
+  const why = 'fetch must resolve to a response whose body was not read: read response.clone().'
+  return new DroppedError('body_consumed', `${what} ${why}`)
 }
 
 function describeAnswer(answer: Answered): string {

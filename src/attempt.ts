@@ -74,6 +74,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       // node-fetch, which is cross-fetch on Node, takes an agent beyond the standard: to keep connections open.
       const response = await fetch(url, agent ? { ...init, ...{ agent } } : init)
       head = readHead(response)
+      if (head.isConsumed) return { ...head, body }
       const stop = () => {
         controller.abort()
       }
@@ -115,7 +116,20 @@ function readHead(response: FetchResponse): Head {
       return null
     }
   }
-  return { status, header }
+  return { status, header, isConsumed: status !== 204 && isConsumed(response, header) }
+}
+
+/** Whether a body was read, or is being read, that may have said something. */
+function isConsumed(response: FetchResponse, header: Head['header']): boolean {
+  try {
+    const { bodyUsed, body } = response as {
+      bodyUsed?: unknown
+      body?: { locked?: unknown } | null
+    }
+    return (bodyUsed === true || body?.locked === true) && header('content-length') !== '0'
+  } catch {
+    return false
+  }
 }
 
 /**

@@ -59,11 +59,17 @@ export class ClosedError extends HooklineError {
  * Why the client gave up a message:
  * `queue_full` (`maxQueueBytes` is reached), `before_send` (the hook dropped the message, or failed), `disabled`
  * (the client is disabled), `close_timeout` (`close()` ran out of time), `process_exit` (the script ended and the
- * endpoint took no message in time) or `internal_error` (a defect of this package: please report it with the
- * error's `cause`).
+ * endpoint took no message in time), `body_consumed` (the option `fetch` read the answer, which may name the message as
+ * refused) or `internal_error` (a defect of this package: please report it with the error's `cause`).
  */
 export type DropReason =
-  'queue_full' | 'before_send' | 'disabled' | 'close_timeout' | 'process_exit' | 'internal_error'
+  | 'queue_full'
+  | 'before_send'
+  | 'disabled'
+  | 'close_timeout'
+  | 'process_exit'
+  | 'body_consumed'
+  | 'internal_error'
 
 /** The client gave up a message. `code` is the reason. */
 export class DroppedError extends HooklineError {

@@ -38,6 +38,7 @@ export interface FetchInit {
 
 /**
  * The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. Its `init` is a {@link FetchInit}.
+ * The body of the response is the client's to read: what else wants it, such as a log, reads that of `response.clone()`.
  */
 export type Fetch = (
   url: string,

@@ -1,6 +1,7 @@
 import {
   briefFailure,
   byStatus,
+  consumption,
   describeFailure,
   rejection,
   type Answer,
@@ -195,7 +196,7 @@ export class Sender {
   }
 
   #conclude(batch: Batch, answer: Answer, epoch: number, durationMs: number): void {
-    const { size, books } = this.#around
+    const { size } = this.#around
     const verdict = 'error' in answer ? 'retry' : judge(answer.status, batch.entries.length)
     if ('error' in answer || verdict === 'retry') {
       const failure = describeFailure(answer)
@@ -209,7 +210,7 @@ export class Sender {
       this.#isolation.endpointTakes()
       size.accepted(batch, durationMs)
       batch.search.pieceMessages *= 2
-      books.delivered(batch, answer)
+      this.#taken(batch, answer)
     } else if (verdict === 'rejected') {
       this.#refused(batch, answer)
     } else {
@@ -218,6 +219,13 @@ export class Sender {
       if (batch.search.refusal !== refusal) batch.search = { pieceMessages: Infinity, refusal }
       this.#line.putFirst(...cutBatch(batch, this.#blame.isRefusingAll ? 1 : halfOf(batch)))
     }
+  }
+
+  #taken(batch: Batch, answer: Answered): void {
+    const { books } = this.#around
+    // It may have arrived, but sending it again would show no more: fetch would read that answer, too.
+    if (answer.isConsumed) books.lost('dropped', batch.entries, consumption(answer))
+    else books.delivered(batch, answer)
   }
 
   #refused(batch: Batch, answer: Answered): void {
@@ -304,7 +312,7 @@ export class Sender {
       this.#isolate(batch, counted, failure.waitMs)
     } else if (verdict === 'delivered') {
       this.#isolation.recovered()
-      books.delivered(batch, answer)
+      this.#taken(batch, answer)
     } else books.lost('rejected', batch.entries, rejection(answer))
   }
 

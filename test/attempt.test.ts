@@ -451,6 +451,65 @@ describe('an injected fetch', () => {
     )
   })
 
+  const readers: [string, (response: Response) => unknown][] = [
+    ['has read the body', (response) => response.text()],
+    ['is reading the body', (response) => void response.text()],
+    ['keeps a reader of the body', (response) => response.body?.getReader()],
+  ]
+  test.each(readers)(
+    'that %s claims nothing about the delivery, and sends nothing again',
+    async (_, read) => {
+      const collector = await startCollector()
+      const rejected = [{ index: 0, code: 'invalid', message: 'no' }]
+      collector.otherwise({ body: JSON.stringify({ rejected }) })
+      const heard = listen()
+      const fetch: Fetch = async (url, init) => {
+        const response = await globalThis.fetch(url, init)
+        await read(response)
+        return response
+      }
+      const analytics = createClient(collector, { ...heard.hooks, fetch, flushAt: 2 })
+      trackMany(analytics, 2, 0, heard.as)
+      expect(await analytics.flush()).toEqual({ delivered: 0, failed: 2 })
+      expect(heard.codes).toEqual(['e0: body_consumed', 'e1: body_consumed'])
+      expect(heard.failed[0]?.error.message).toBe(
+        'The endpoint answered 200, and nobody knows which messages it refused. fetch must resolve to a response whose body was not read: read response.clone().',
+      )
+      expect(collector.arrivals).toHaveLength(1)
+    },
+  )
+
+  test('that has read a body without a byte, or a clone of it, delivers', async () => {
+    const collector = await startCollector()
+    collector.script({ headers: { 'Content-Length': '0' }, body: '' }, 204, 200)
+    const fetch: Fetch = async (url, init) => {
+      const response = await globalThis.fetch(url, init)
+      await (collector.arrivals.length < 3 ? response : response.clone()).text()
+      return response
+    }
+    const analytics = createClient(collector, { fetch })
+    for (const delivered of [1, 2, 3]) {
+      trackMany(analytics, 1)
+      await analytics.flush()
+      expect(analytics.stats()).toMatchObject({ delivered, dropped: 0 })
+    }
+  })
+
+  test('that has read the body of a refusal rejects by the status', async () => {
+    const collector = await startCollector()
+    collector.otherwise(403)
+    const heard = listen()
+    const fetch: Fetch = async (url, init) => {
+      const response = await globalThis.fetch(url, init)
+      await response.text()
+      return response
+    }
+    const analytics = createClient(collector, { ...heard.hooks, fetch })
+    trackMany(analytics, 1, 0, heard.as)
+    await analytics.flush()
+    expect(heard.codes).toEqual(['e0: rejected'])
+  })
+
   const taken: [string, () => unknown][] = [
     ['only a status', () => ({ status: 200 })],
     ['no text', () => ({ status: 200, headers: new Headers() })],
