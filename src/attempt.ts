@@ -108,6 +108,10 @@ function readHead(response: FetchResponse): Head {
   if (status === undefined || !Number.isInteger(status)) {
     throw new TypeError(`fetch must resolve to a response with a status, got ${describe(response)}`)
   }
+  const { type } = response as { type?: unknown }
+  if (status === 0 && type !== undefined && type !== 'opaqueredirect') {
+    throw new Error(`fetch gave no answer, but a response of the type ${describe(type)}`)
+  }
   const header = (name: string) => {
     try {
       const value: unknown = response.headers.get(name)

@@ -397,6 +397,7 @@ describe('an injected fetch', () => {
           },
         }),
     ],
+    ['resolves to an error of the network', () => Promise.resolve(Response.error())],
     ['resolves to a 503 without headers', () => Promise.resolve({ status: 503 })],
     [
       'resolves to a 503 whose headers throw',
@@ -449,6 +450,19 @@ describe('an injected fetch', () => {
     expect(heard.failed[0]?.error.message).toContain(
       'fetch must resolve to a response with a status, got undefined',
     )
+  })
+
+  test('that resolves to an error of the network is named in the error', async () => {
+    const heard = listen()
+    const net = oddFetch(() => Promise.resolve(Response.error()))
+    const analytics = createClient(net, { ...heard.hooks, maxRetries: 0 })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    expect(heard.failed[0]?.error).toMatchObject({
+      code: 'retries_exhausted',
+      message:
+        'Given up after 1 attempts: fetch gave no answer, but a response of the type "error"',
+    })
   })
 
   const readers: [string, (response: Response) => unknown][] = [

@@ -197,12 +197,18 @@ describe('a batch is refused', () => {
     expect(heard.failed[0]?.error.message).toMatch(advice)
   })
 
-  test('where fetch hides a redirect behind the status 0', async () => {
-    const opaque = { status: 0, headers: new Headers(), text: () => Promise.resolve('') }
-    const analytics = createClient({ ...scriptedFetch(), fetch: () => Promise.resolve(opaque) })
-    trackMany(analytics, 1)
-    expect(await analytics.flush()).toEqual({ delivered: 0, failed: 1 })
-  })
+  test.each([undefined, 'opaqueredirect'])(
+    'where fetch hides a redirect behind the status 0, with the type %s',
+    async (type) => {
+      const opaque = { status: 0, type, headers: new Headers(), text: () => Promise.resolve('') }
+      const heard = listen()
+      const fetch = () => Promise.resolve(opaque)
+      const analytics = createClient({ ...scriptedFetch(), fetch }, heard.hooks)
+      trackMany(analytics, 1)
+      expect(await analytics.flush()).toEqual({ delivered: 0, failed: 1 })
+      expect(heard.failed[0]?.error.message).toMatch(/^The endpoint answered 0\. Redirects are not/)
+    },
+  )
 })
 
 test.each(REDIRECTS.filter((status) => status !== 304))('a %i is not followed', async (status) => {
