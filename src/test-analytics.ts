@@ -74,7 +74,7 @@ export interface TestAnalytics<Plan extends PlanOf<Plan> = AnyPlan> {
  * Makes a client that needs no network: it validates, batches, retries and reports as in production, and
  * keeps what it delivers where a test can look at it. Retries come without delay.
  *
- * @param options - options of the client, as in production, but for those of its network
+ * @param options - options of the client, as in production; those of its network (`fetch`, `agent`, `gzip`) have no effect
  *
  * @example
  * ```ts
@@ -107,6 +107,8 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
     return accept(answer, messages)
   }
 
+  const noNetwork = { fetch, gzip: false, agent: undefined }
+
   const accept = (answer: Exclude<Fault, number | string>, messages: readonly WireMessage[]) => {
     const { status, headers = {}, body = '' } = answer
     // The client sends a batch again whose answer ends inside its list of refused messages, or is a page.
@@ -125,7 +127,7 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
   }
 
   return {
-    analytics: new Analytics<Plan>('TEST_WRITE_KEY', { ...options, fetch, gzip: false }, AT_ONCE),
+    analytics: new Analytics<Plan>('TEST_WRITE_KEY', { ...options, ...noNetwork }, AT_ONCE),
     messages: byType(delivered),
     requests,
     fail: (...more) => {

@@ -1,3 +1,4 @@
+import { Agent } from 'node:http'
 import { describe, expect, test, vi } from 'vitest'
 import { createTestAnalytics } from '../src/testing.js'
 import { useFakeClock } from './collector.js'
@@ -30,6 +31,16 @@ describe('createTestAnalytics', () => {
     expect(messages.screen).toMatchObject([{ name: 'Main' }])
     expect(messages.group).toMatchObject([{ groupId: 'g1' }])
     expect(messages.alias).toMatchObject([{ previousId: 'a1' }])
+  })
+
+  test('takes the options of production, of which those of the network have no effect', async () => {
+    const fetch = vi.fn()
+    const production = { flushAt: 5, agent: new Agent(), fetch, gzip: true }
+    const { analytics, messages } = createTestAnalytics(production)
+    analytics.track(track)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(messages.track).toMatchObject([track])
+    expect(fetch).not.toHaveBeenCalled()
   })
 
   test('lets each of the next requests meet its fault, and retries without delay', async () => {
