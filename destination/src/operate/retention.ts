@@ -19,14 +19,24 @@ const EVERY_MS = 60_000
 const MIN_SLICE = 50
 const MAX_SLICE = 1_000
 
-/** In ms: a slice should take about this long, because new calls wait for it. */
-const SLICE_MS = 4
+/** How much of the store's time a sweep may take. */
+interface Pace {
+  /** In ms: a slice should take about this long. */
+  sliceMs: number
+  /** After a slice, the store is left alone for this many times as long as the slice took. */
+  pauses: number
+  /** The same for a sweep that has lasted for {@link LONG_SWEEP_MS}, because it may be too slow for all that comes in. */
+  shortPauses: number
+}
 
-/** After a slice, the store is left alone for this many times as long as the slice took. */
-const PAUSES = 8
+/** For a store whose other calls wait until a slice has ended. */
+const PACE: Pace = { sliceMs: 4, pauses: 8, shortPauses: 4 }
 
-/** The same for a sweep that has lasted for {@link LONG_SWEEP_MS}, because it may be too slow for all that comes in. */
-const SHORT_PAUSES = 4
+/**
+ * For a store that sweeps aside: it has to delete more than a worker delivers, of which a slice of a few rows is not capable, because
+ * each takes several queries. One worker keeps at most a third of a core of the server busy, or half of one in a long sweep.
+ */
+const PACE_ASIDE: Pace = { sliceMs: 100, pauses: 2, shortPauses: 1 }
 
 /** In ms: ten minutes. */
 const LONG_SWEEP_MS = 600_000
@@ -43,18 +53,20 @@ interface Slice {
 }
 
 /**
- * Plans the next slice, so that slices stay short on any disk and take at most a ninth of the store's time, or a fifth in a long
- * sweep.
+ * Plans the next slice, so that slices stay short on any disk, and take at most a ninth of the store's time, or a fifth in a long
+ * sweep. In a store that sweeps aside they take at most a third of the time, or half of it.
  *
  * @param limit - The limit of the last slice.
  * @param ms - How long the last slice took.
  * @param sweepMs - How long the sweep has lasted.
+ * @param isAside - Whether other calls of the store go on meanwhile.
  */
-export function nextSlice(limit: number, ms: number, sweepMs: number): Slice {
-  const fitting = ms > SLICE_MS ? limit / 2 : ms < SLICE_MS / 2 ? limit * 2 : limit
+export function nextSlice(limit: number, ms: number, sweepMs: number, isAside: boolean): Slice {
+  const { sliceMs, pauses, shortPauses } = isAside ? PACE_ASIDE : PACE
+  const fitting = ms > sliceMs ? limit / 2 : ms < sliceMs / 2 ? limit * 2 : limit
   return {
     limit: Math.floor(Math.min(MAX_SLICE, Math.max(MIN_SLICE, fitting))),
-    pauseMs: Math.ceil(ms * (sweepMs < LONG_SWEEP_MS ? PAUSES : SHORT_PAUSES)),
+    pauseMs: Math.ceil(ms * (sweepMs < LONG_SWEEP_MS ? pauses : shortPauses)),
   }
 }
 
@@ -71,7 +83,7 @@ export interface Retention {
  * @param afterwards - What follows once everything has been deleted that is too old. An error is reported as one of the sweep.
  */
 export function startRetention(
-  store: Pick<MaintainPort, 'sweep'> & Pick<RecordPort, 'forgetRecords'>,
+  store: Pick<MaintainPort, 'sweep' | 'sweepsAside'> & Pick<RecordPort, 'forgetRecords'>,
   retentionMs: () => number,
   events: RetentionEvents,
   afterwards: () => Promise<void> = () => Promise.resolve(),
@@ -103,7 +115,7 @@ export function startRetention(
           expired.set(destination, (expired.get(destination) ?? 0) + count)
         })
         const now = performance.now()
-        slice = nextSlice(limit, now - startedAt, now - sweepFrom)
+        slice = nextSlice(limit, now - startedAt, now - sweepFrom, store.sweepsAside ?? false)
         const isLast = changed < limit
         // A long sweep tells what it has done so far.
         if (isLast || now - toldAt >= EVERY_MS) tell()

@@ -430,6 +430,9 @@ export interface MaintainPort {
    */
   sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number>
 
+  /** Only stores whose other calls go on during a {@link sweep} have this. */
+  readonly sweepsAside?: true
+
   /**
    * Deletes messages that wait for a destination. Those that are being sent stay. Call it again while it returns `limit`.
    *

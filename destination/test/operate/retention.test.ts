@@ -21,32 +21,65 @@ function replaceWait(
 
 describe('a slice of a sweep', () => {
   /** The limits that follow each other if one delivery takes `msEach`. */
-  const limits = (msEach: number, first: number): number[] => {
+  const limits = (msEach: number, first: number, isAside: boolean): number[] => {
     const all = [first]
     for (let n = 0; n < 20; n++) {
       const limit = all.at(-1) ?? first
-      all.push(nextSlice(limit, limit * msEach, 0).limit)
+      all.push(nextSlice(limit, limit * msEach, 0, isAside).limit)
     }
     return all
   }
 
   test.each([
-    ['a fast disk', 0.001, 1_000],
-    ['a slow disk', 0.04, 100],
-    ['a disk that hardly moves', 1, 50],
-  ])('becomes as long as it may be on %s', (_disk, msEach, most) => {
+    ['on a fast disk', 0.001, false, 1_000],
+    ['on a slow disk', 0.04, false, 100],
+    ['on a disk that hardly moves', 1, false, 50],
+    ['in a store that sweeps aside', 0.05, true, 1_000],
+    ['in a slow store that sweeps aside', 1, true, 100],
+  ])('becomes as long as it may be %s', (_store, msEach, isAside, most) => {
     for (const first of [50, 1_000]) {
-      const last = limits(msEach, first).at(-1) ?? 0
+      const last = limits(msEach, first, isAside).at(-1) ?? 0
       expect(last).toBeGreaterThanOrEqual(Math.max(50, most / 2))
       expect(last).toBeLessThanOrEqual(most)
     }
   })
 
   test('is followed by a pause of eight times its length, and of four times in a long sweep', () => {
-    expect(nextSlice(100, 3, 0).pauseMs).toBe(24)
-    expect(nextSlice(100, 250, 599_999).pauseMs).toBe(2_000)
-    expect(nextSlice(100, 250, 600_000).pauseMs).toBe(1_000)
+    expect(nextSlice(100, 3, 0, false).pauseMs).toBe(24)
+    expect(nextSlice(100, 250, 599_999, false).pauseMs).toBe(2_000)
+    expect(nextSlice(100, 250, 600_000, false).pauseMs).toBe(1_000)
   })
+
+  test('is followed by a pause of twice its length in a store that sweeps aside, and of its length in a long sweep', () => {
+    expect(nextSlice(1_000, 60, 599_999, true).pauseMs).toBe(120)
+    expect(nextSlice(1_000, 60, 600_000, true).pauseMs).toBe(60)
+  })
+})
+
+test.each([
+  ['large ones where other calls go on meanwhile', { sweepsAside: true } as const, 1_000],
+  ['small ones where other calls wait for each of them', {}, 50],
+])('a sweep of slices that take 40 ms makes %s', async (_, given, most) => {
+  let nowMs = 0
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
+  onTestFinished(() => {
+    clock.mockRestore()
+  })
+  replaceWait((_ms, value) => new Promise((resolve) => setImmediate(resolve, value)))
+  const slices: number[] = []
+  const store = {
+    ...given,
+    sweep: (_olderThanMs: number, limit: number) => {
+      slices.push(limit)
+      nowMs += 40
+      return Promise.resolve(limit)
+    },
+    forgetRecords: () => Promise.resolve(0),
+  }
+  const retention = startRetention(store, () => 1, quiet)
+  await vi.waitUntil(() => slices.length > 10, 60_000)
+  await retention.stop()
+  expect(Math.max(...slices)).toBe(most)
 })
 
 test('a sweep goes on until less is left than it may delete, whatever the slices', async () => {

@@ -223,6 +223,7 @@ function prepareAll(tables: Tables) {
 }
 
 class PostgresStore implements Store {
+  readonly sweepsAside = true
   readonly workers: Workers
   readonly liveWorkers: () => Promise<number>
   readonly clock: Clock

@@ -74,6 +74,7 @@ interface Asked<T> {
  * A put of several sources is not stored as a whole: if it rejects, a part may be stored, and its caller has to repeat it.
  */
 export class SeveralStore implements Store {
+  readonly sweepsAside = true
   readonly workers: Workers
   readonly servers: Servers
   readonly clock: Clock

@@ -1111,6 +1111,11 @@ describe('the sweep', () => {
       else expect(await store.stats()).toMatchObject([{ fresh: 1_500, dead: 1_500 }])
     },
   )
+
+  test('goes on beside other calls', async () => {
+    await using opened = await stores(1)
+    expect(opened.all[0]?.sweepsAside).toBe(true)
+  })
 })
 
 describe('several processes', () => {
