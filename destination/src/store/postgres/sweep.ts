@@ -9,8 +9,14 @@ import { NOW, type Tables } from './tables.js'
 /** The number of rows that one query reads. */
 const SLICE = 500
 
-/** How many slices one sweep reads of what is behind younger rows, of each table. With a sweep a minute, a million rows take 100 minutes. */
-const FAR_SLICES = 20
+/** How many dead letters one query passes at most. They are cheaper than the rows that it reads. */
+const MOST_DEAD = 5_000
+
+/**
+ * How many slices of a table one step of a call reads at most. With a sweep a minute in which there is nothing to do, a million rows take
+ * 100 minutes, and a million dead letters take 10.
+ */
+const MOST_SLICES = 20
 
 /** A delivery that waits or is dead. */
 interface Row {
@@ -21,8 +27,10 @@ interface Row {
   ahead: boolean
   /** Whether the row has no delivery. Former versions left such rows behind. */
   orphan: boolean
-  /** Whether it is a dead letter or was replayed. Other queries sweep these, by the time of the death or the replay. */
-  passed: boolean
+  /** Whether it is not of the slice, but the row behind the dead letters that were passed. */
+  behind: boolean
+  /** Whether it was replayed. Another query sweeps these, by the time of the replay. */
+  replayed: boolean
   /** Whether its attempt is under way or it has others to come. */
   busy: boolean
   /** When the row was read, by the server's clock. */
@@ -65,7 +73,7 @@ interface Removed {
  * Deletes old settled deliveries, and makes dead letters of old ones that still wait. Before that, it makes due what would wait for
  * hours because the server's clock was ahead. Any number of processes may sweep at once, and none waits for another.
  */
-export function prepareSweep({ query, schema, now }: Tables) {
+export function prepareSweep({ query, schema, now }: Pick<Tables, 'query' | 'schema' | 'now'>) {
   // A time in the future comes from a clock that was wrong.
   const isBusy = `(leased AND ${DUE_AT} > ${NOW}
       OR coalesce(first_attempt_at > ${NOW} - ${RETRIED_MS} AND first_attempt_at <= ${NOW}, false))`
@@ -112,14 +120,27 @@ export function prepareSweep({ query, schema, now }: Tables) {
       SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) FOR UPDATE SKIP LOCKED
     )`,
   )
-  const lookAt = `
-    SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, ${isBusy} AS busy,
+  const lookAt = (from: string) => `
+    SELECT id, replayed_at IS NOT NULL AS replayed, ${isBusy} AS busy,
       received_at IS NULL AS orphan, coalesce(received_at < ${NOW} - $2::bigint, true) AS old,
-      coalesce(received_at > ${NOW}, false) AS ahead, ${NOW} AS at
-    FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) next
-      LEFT JOIN ${schema}.deliveries USING (id)
+      coalesce(received_at > ${NOW}, false) AS ahead, ${NOW} AS at, behind
+    FROM (${from}) next LEFT JOIN ${schema}.deliveries USING (id)
     ORDER BY id`
-  // The conditions are checked again: a delivery may have been claimed or settled since `lookAt` read it.
+  // Dead letters may be in front of everything else, by the million. `removeDead` sweeps them, by the time of the death.
+  const lookAtSlice = `
+    WITH slice AS MATERIALIZED (
+      SELECT * FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${MOST_DEAD}) next
+      WHERE state <> ${DEAD} ORDER BY id LIMIT ${SLICE}
+    ) ${lookAt(`
+      SELECT *, false AS behind FROM slice
+      UNION ALL
+      SELECT *, true FROM (
+        SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id OFFSET ${MOST_DEAD} LIMIT 1
+      ) next WHERE (SELECT count(*) FROM slice) < ${SLICE}`)}`
+  const lookAtHeld = lookAt(
+    `SELECT *, false AS behind FROM ${schema}.waiting WHERE id = ANY ($3::bigint[]) AND state <> ${DEAD}`,
+  )
+  // The conditions are checked again: a delivery may have been claimed or settled since it was read.
   const bury = `
     WITH chosen AS MATERIALIZED (
       SELECT id FROM ${schema}.waiting
@@ -162,8 +183,11 @@ export function prepareSweep({ query, schema, now }: Tables) {
     SELECT id, ${NOW} AS at FROM ${schema}.waiting
     WHERE replayed_at < ${NOW} - $2::bigint AND NOT ${isBusy} ORDER BY replayed_at LIMIT $3`
 
-  /** Below this id only dead letters and replayed deliveries wait. A sweep need not read millions of them again. */
+  /** Below this id only dead letters, replayed deliveries and those of `held` wait. A sweep need not read millions of them again. */
   let fromId = 0
+
+  /** Those that had to stay when a sweep passed them, for example for a retry: at most {@link SLICE}. Each call looks at them again. */
+  let held: readonly DeliveryId[] = []
 
   const count = async (statement: string, values: unknown[]): Promise<number> => {
     const [row] = await query<{ count: number }>(statement, values)
@@ -202,25 +226,59 @@ export function prepareSweep({ query, schema, now }: Tables) {
     }
   }
 
+  /** Reads the slice of what waits that begins at an id. `next` is undefined if nothing is behind it. */
+  const readSlice = async (olderThanMs: number, from: DeliveryId) => {
+    const rows = await query<Row>(lookAtSlice, [now(), olderThanMs, from])
+    const last = rows.at(-1)
+    if (last?.behind) {
+      return { rows: rows.slice(0, -1), next: { id: last.id, isToGoOn: last.old || last.ahead } }
+    }
+    if (!last || rows.length < SLICE) return { rows }
+    const isToGoOn = rows.some(({ old, ahead }) => old || ahead)
+    return { rows, next: { id: last.id + 1, isToGoOn } }
+  }
+
+  /**
+   * Makes dead letters of those that wait for too long, and removes rows without a delivery.
+   *
+   * @returns how many it changed, and which have to be looked at again.
+   */
+  const buryRows = async (rows: readonly Row[], limit: number, expired?: OnExpired) => {
+    const { orphans, waiting, others } = sort(rows)
+    const died = await buryAll(waiting.slice(0, limit), expired)
+    const lost = orphans.slice(0, limit - died)
+    const removed = lost.length > 0 ? await count(removeOrphans, [lost]) : 0
+    const changed = died + removed
+    // Another process may have locked some of them. Those that were changed are not found again.
+    const left = [...waiting.map(({ id }) => id), ...orphans]
+    return { changed, stay: changed < left.length ? [...others, ...left] : others }
+  }
+
   const buryOld = async (
     olderThanMs: number,
     limit: number,
     expired?: OnExpired,
   ): Promise<number> => {
     let changed = 0
+    if (held.length > 0) {
+      const rows = await query<Row>(lookAtHeld, [now(), olderThanMs, held])
+      const buried = await buryRows(rows, limit, expired)
+      changed = buried.changed
+      held = buried.stay
+    }
     let hasPassedAll = true
-    for (let from = fromId; changed < limit;) {
-      const rows = await query<Row>(lookAt, [now(), olderThanMs, from])
-      const { orphans, waiting, isHeld } = sort(rows)
-      const died = await buryAll(waiting.slice(0, limit - changed), expired)
-      const lost = orphans.slice(0, limit - changed - died)
-      const removed = lost.length > 0 ? await count(removeOrphans, [lost]) : 0
-      changed += died + removed
-      hasPassedAll &&= died + removed === waiting.length + orphans.length && !isHeld
-      const last = rows.at(-1)
-      if (last && hasPassedAll) fromId = last.id + 1
-      if (!last || rows.length < SLICE || !rows.some(({ old, ahead }) => old || ahead)) break
-      from = last.id + 1
+    let from = fromId
+    for (let slices = 0; slices < MOST_SLICES && changed < limit; slices++) {
+      const { rows, next } = await readSlice(olderThanMs, from)
+      const buried = await buryRows(rows, limit - changed, expired)
+      changed += buried.changed
+      if (!next?.isToGoOn) break
+      hasPassedAll &&= rows.every(({ old }) => old) && held.length + buried.stay.length <= SLICE
+      if (hasPassedAll) {
+        held = [...held, ...buried.stay]
+        fromId = next.id
+      }
+      from = next.id
     }
     return changed
   }
@@ -234,15 +292,20 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return buryAll(rows, expired)
   }
 
+  /** Where the next call looks for old settled rows. Those before are gone. */
+  let doneFrom = 0
+
   // Ids are nearly in the order of arrival. So the first slice without an old row ends the search. `removeFar` finds old rows behind it.
   const removeOldDone = async (olderThanMs: number, limit: number): Promise<number> => {
     let changed = 0
-    for (let from = 0; changed < limit;) {
-      const values = [now(), olderThanMs, limit - changed, from]
+    for (let slices = 0; slices < MOST_SLICES; slices++) {
+      const values = [now(), olderThanMs, limit - changed, doneFrom]
       const [removed] = await query<Removed>(removeDone, values)
       changed += removed?.count ?? 0
-      if (!removed?.isToGoOn || removed.last === null || removed.seen < SLICE) break
-      from = removed.last
+      if (changed >= limit) break // the next call reads this slice again
+      const isToGoOn = removed?.isToGoOn === true && removed.seen === SLICE
+      doneFrom = isToGoOn ? (removed.last ?? 0) : 0
+      if (!isToGoOn) break
     }
     return changed
   }
@@ -256,22 +319,21 @@ export function prepareSweep({ query, schema, now }: Tables) {
     expired?: OnExpired,
   ): Promise<number> => {
     let changed = 0
-    for (let slices = 0; slices < FAR_SLICES && changed < limit; slices++) {
-      const rows = await query<Row>(lookAt, [now(), olderThanMs, far.waiting])
+    for (let slices = 0; slices < MOST_SLICES && changed < limit; slices++) {
+      const { rows, next } = await readSlice(olderThanMs, far.waiting)
       const { waiting } = sort(rows)
       const room = limit - changed
       changed += await buryAll(waiting.slice(0, room), expired)
       if (waiting.length > room) break // the next sweep reads this slice again
-      const last = rows.length === SLICE ? rows.at(-1) : undefined
-      far.waiting = last ? last.id + 1 : 0
-      if (!last) break
+      far.waiting = next?.id ?? 0
+      if (!next) break
     }
     return changed
   }
 
   const removeFar = async (olderThanMs: number, limit: number): Promise<number> => {
     let changed = 0
-    for (let slices = 0; slices < FAR_SLICES && changed < limit; slices++) {
+    for (let slices = 0; slices < MOST_SLICES && changed < limit; slices++) {
       const values = [now(), olderThanMs, limit - changed, far.done]
       const [removed] = await query<Removed>(removeDone, values)
       changed += removed?.count ?? 0
@@ -295,13 +357,13 @@ export function prepareSweep({ query, schema, now }: Tables) {
   }
 }
 
-/** What is to be done with a slice of rows, and whether a row stays that has to be looked at again. */
-function sort(rows: Row[]) {
-  const aged = rows.filter(({ old, orphan }) => old && !orphan)
-  const left = aged.filter(({ passed }) => !passed)
+/** What is to be done with rows of `waiting`: `others` have to be looked at again. */
+function sort(rows: readonly Row[]) {
+  const left = rows.filter(({ orphan, replayed }) => !orphan && !replayed)
+  const isEnding = ({ old, busy }: Row) => old && !busy
   return {
     orphans: rows.filter(({ orphan }) => orphan).map(({ id }) => id),
-    waiting: left.filter(({ busy }) => !busy),
-    isHeld: left.some(({ busy }) => busy) || rows.some(({ old }) => !old),
+    waiting: left.filter(isEnding),
+    others: left.filter((row) => !isEnding(row)).map(({ id }) => id),
   }
 }

@@ -11,15 +11,16 @@ import {
   prepareSettle,
   settleStatement,
 } from '../../../src/store/postgres/settle.js'
+import { prepareSweep } from '../../../src/store/postgres/sweep.js'
 import type { Tables } from '../../../src/store/postgres/tables.js'
-import { Connection } from '../../../src/store/postgres/connection.js'
+import { Connection, type RunQuery } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import type { StoreError } from '../../../src/store/store-error.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
 import type { AttemptLog, Delivery, Lane, Settlement } from '../../../src/model/delivery.js'
 import { LANES } from '../../../src/store/states.js'
-import { LEASE_MS, type Store } from '../../../src/store/store.js'
+import { LEASE_MS, RETRIED_MS, type Store } from '../../../src/store/store.js'
 import { WORKER_TIMEOUT_MS, type Workers } from '../../../src/store/workers.js'
 import { rounds } from '../../rounds.js'
 import { dice } from '../../simulation/chance.js'
@@ -1115,6 +1116,48 @@ describe('the sweep', () => {
   test('goes on beside other calls', async () => {
     await using opened = await stores(1)
     expect(opened.all[0]?.sweepsAside).toBe(true)
+  })
+
+  test('looks again at a message that has to stay, and not at the dead letters behind it', async () => {
+    let now = 1_700_000_000_000
+    await using opened = await stores(1, { now: () => now })
+    const [store] = opened.all as [Store]
+    const [id = 0] = await store.put([newDelivery({ state: 'backlog' })])
+    await store.put(Array.from({ length: 1_999 }, () => newDelivery()))
+    now += DAY
+    const claimed = await store.claim([{ destination: 'crm', lane: 'backlog', limit: 1 }])
+    await store.settle(claimed.map((one) => settlement(one, { state: 'backlog', delayMs: 1 })))
+    now += 1
+    const connection = new Connection(parseUrl(opened.url))
+    let read = 0
+    const query: RunQuery = async (text, values) => {
+      const rows = await connection.query(text, values)
+      read += rows.length
+      return rows as never[]
+    }
+    const sweep = prepareSweep({ query, schema: '"hookline"', now: () => now })
+    const sweepOnce = async () => {
+      let changed = 0
+      for (let last = SLICE; last === SLICE; changed += last) last = await sweep(DAY, SLICE)
+      return changed
+    }
+    expect(await sweepOnce()).toBe(1_999)
+    read = 0
+    expect(await sweepOnce()).toBe(0)
+    expect(read).toBeLessThan(100)
+    now += RETRIED_MS
+    expect(await sweepOnce()).toBe(1)
+    expect(await store.get(id)).toMatchObject({ state: 'dead' })
+    await connection.close()
+  })
+
+  test('passes more dead letters than one query does, and finds what waits behind them', async () => {
+    await using opened = await filled('fresh', 6_001)
+    const { store, url, now } = opened
+    const died = 'UPDATE hookline.waiting SET state = 3, due_at = $1 WHERE id <= 6000'
+    await server.query(died, [now], url)
+    await sweepAll(store)
+    expect(await store.stats()).toMatchObject([{ fresh: 0, dead: 6_001 }])
   })
 })
 
