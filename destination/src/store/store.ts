@@ -418,8 +418,9 @@ export interface MaintainPort {
   /**
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
    * The age counts from the put. For dead letters it counts from their death, and for replayed deliveries from the
-   * replay. A delivery that is being sent, or was first attempted less than {@link RETRIED_MS} ago, is left for a later
-   * call. Deliveries that would wait for hours because the store's clock was ahead are made due. Call it again while it returns
+   * replay. What has arrived may be kept for longer if it was replayed, claimed in vain or copied: its age may count from its first
+   * attempt. A delivery that is being sent, or was first attempted less than {@link RETRIED_MS} ago, is left for a later call.
+   * Deliveries that would wait for hours because the store's clock was ahead are made due. Call it again while it returns
    * `limit`.
    *
    * @param olderThanMs - The retention, in ms.

@@ -46,7 +46,8 @@ export function prepareCopy({ query, schema, names }: Tables) {
       INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
         attempts_before, replayed_at, refused_by, reason, size)
       SELECT id, due_at, first_attempt_at, CASE WHEN leased THEN due_at - ${LEASE_MS} END, destination, attempt, state,
-        leased, attempts_before, replayed_at, refused_by, reason, octet_length(body)
+        leased, CASE WHEN attempts_before > 0 OR replayed_at IS NOT NULL THEN attempts_before END, replayed_at, refused_by,
+        reason, octet_length(body)
       FROM added JOIN given USING (id) WHERE state < ${DONE}
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, reason)

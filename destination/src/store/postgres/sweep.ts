@@ -99,20 +99,24 @@ export function prepareSweep({ query, schema, now }: Pick<Tables, 'query' | 'sch
       ) w LIMIT $3
     )`,
   )
-  // A row without a delivery is deleted at once. It is never one that is being put, because a put writes both rows in one
-  // transaction.
+  // What was replayed has `attempts_before`, and was first attempted after the replay. So has what was claimed in vain, or was copied
+  // from another store when it had arrived: both are kept for a little longer. A row without a delivery is deleted at once. It is never
+  // one that is being put, because a put writes both rows in one transaction.
   const removeDone = remove(
     'done',
     `seen AS MATERIALIZED (
-      SELECT id, coalesce(received_at < ${NOW} - $2::bigint, true) AS old, coalesce(received_at > ${NOW}, false) AS ahead
-      FROM (SELECT id FROM ${schema}.done WHERE id > $4 ORDER BY id LIMIT ${SLICE}) next
-        LEFT JOIN ${schema}.deliveries USING (id)
+      SELECT id, coalesce(received_at < ${NOW} - $2::bigint OR received_at > ${NOW}, true) AS passed,
+        received_at IS NULL OR greatest(received_at, replayed_at) < ${NOW} - $2::bigint AS old
+      FROM (
+        SELECT id, CASE WHEN attempts_before IS NOT NULL THEN first_attempt_at END AS replayed_at
+        FROM ${schema}.done WHERE id > $4 ORDER BY id LIMIT ${SLICE}
+      ) next LEFT JOIN ${schema}.deliveries USING (id)
     ), chosen AS MATERIALIZED (
       SELECT id FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM seen WHERE old))
       ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED
     )`,
     `, (SELECT count(*)::int FROM seen) AS seen, (SELECT max(id) FROM seen) AS last,
-      EXISTS (SELECT FROM seen WHERE old OR ahead) AS "isToGoOn"`,
+      EXISTS (SELECT FROM seen WHERE passed) AS "isToGoOn"`,
   )
   const removeOrphans = remove(
     'waiting',
@@ -292,7 +296,7 @@ export function prepareSweep({ query, schema, now }: Pick<Tables, 'query' | 'sch
     return buryAll(rows, expired)
   }
 
-  /** Where the next call looks for old settled rows. Those before are gone. */
+  /** Where the next call looks for old settled rows. Those before are gone, or were replayed and have to stay. */
   let doneFrom = 0
 
   // Ids are nearly in the order of arrival. So the first slice without an old row ends the search. `removeFar` finds old rows behind it.

@@ -1159,6 +1159,33 @@ describe('the sweep', () => {
     await sweepAll(store)
     expect(await store.stats()).toMatchObject([{ fresh: 0, dead: 6_001 }])
   })
+
+  test('keeps what was delivered after a replay, and deletes what is old behind it', async () => {
+    let now = 1_700_000_000_000
+    await using opened = await stores(1, { now: () => now })
+    const [store] = opened.all as [Store]
+    const put = (state: 'fresh' | 'skipped', length: number) =>
+      store.put(Array.from({ length }, () => newDelivery({ state })))
+    const settleAll = async (lane: Lane, next: Settlement['next']) => {
+      for (let count = 1; count > 0;) {
+        const claimed = await store.claim([{ destination: 'crm', lane, limit: 1_200 }])
+        await store.settle(claimed.map((one) => settlement(one, next)))
+        count = claimed.length
+      }
+    }
+    const ids = (await put('fresh', 1_200)).map((id) => id ?? 0)
+    await put('skipped', 10)
+    await settleAll('fresh', { state: 'dead', reason: 'refused' })
+    now += DAY
+    expect(await store.replay(ids, false)).toHaveLength(1_200)
+    await settleAll('backlog', { state: 'done' })
+    now += 1
+    await sweepAll(store)
+    expect(await rowCounts(opened.url)).toMatchObject({ deliveries: 1_200, done: 1_200 })
+    now += DAY
+    await sweepAll(store)
+    expect(await rowCounts(opened.url)).toMatchObject({ deliveries: 0, done: 0 })
+  })
 })
 
 describe('several processes', () => {
