@@ -349,6 +349,15 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           expect(idsOf(await claim('backlog'))).toEqual([tried])
         })
 
+        test('takes the latest first', async () => {
+          const ids: number[] = []
+          for (let n = 0; n < 3; n++) {
+            ids.push(await put({ state: 'backlog' }))
+            subject.advance(1)
+          }
+          expect(idsOf(await claimUntried(2))).toEqual([ids[2], ids[1]])
+        })
+
         test('takes them from the bulk lane, too', async () => {
           const tried = await put({ state: 'bulk' })
           const [delivery] = await claim('bulk')

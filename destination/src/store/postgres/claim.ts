@@ -89,6 +89,7 @@ export function claimStatement(schema: string): string {
     `SELECT ${COLUMNS} FROM ${schema}.waiting
      WHERE destination = claims.destination AND state = claims.state AND due_at >= claims.start AND due_at <= ${NOW} AND ${FREE}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
+    'due_at, id',
   )
 }
 
@@ -107,12 +108,16 @@ function untriedStatement(schema: string): string {
            ORDER BY due_at DESC, id DESC LIMIT ${NEWEST}
          ) newest WHERE attempt = 0 LIMIT claims.count
        )) AND state = claims.state AND due_at <= ${NOW} AND attempt = 0
-     FOR UPDATE SKIP LOCKED`,
+     ORDER BY due_at DESC, id DESC FOR UPDATE SKIP LOCKED`,
+    'due_at DESC, id DESC',
   )
 }
 
-/** @param search - The rows of `waiting` for one row of `claims`, locked. */
-function statement(schema: string, search: string): string {
+/**
+ * @param search - The rows of `waiting` for one row of `claims`, locked.
+ * @param order - The order of these rows, and of what each claim returns.
+ */
+function statement(schema: string, search: string, order: string): string {
   return `
     WITH claims AS MATERIALIZED (
       SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, start, n
@@ -143,7 +148,7 @@ function statement(schema: string, search: string): string {
     SELECT id, n, taken, lease_until IS NOT NULL AS lapsed, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy",
       due_at AS "dueAt", greatest(0, ${NOW} - due_at) AS "dueForMs"
-    FROM sized ORDER BY n, due_at, id`
+    FROM sized ORDER BY n, ${order}`
 }
 
 /**
