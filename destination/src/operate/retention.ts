@@ -36,7 +36,7 @@ const PACE: Pace = { sliceMs: 4, pauses: 8, shortPauses: 4 }
  * For a store that sweeps aside: it has to delete more than a worker delivers, of which a slice of a few rows is not capable, because
  * each takes several queries. One worker keeps at most a third of a core of the server busy, or half of one in a long sweep.
  */
-const PACE_ASIDE: Pace = { sliceMs: 100, pauses: 2, shortPauses: 1 }
+const PACE_ASIDE: Pace = { sliceMs: 200, pauses: 2, shortPauses: 1 }
 
 /** In ms: ten minutes. */
 const LONG_SWEEP_MS = 600_000

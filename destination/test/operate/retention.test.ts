@@ -35,7 +35,7 @@ describe('a slice of a sweep', () => {
     ['on a slow disk', 0.04, false, 100],
     ['on a disk that hardly moves', 1, false, 50],
     ['in a store that sweeps aside', 0.05, true, 1_000],
-    ['in a slow store that sweeps aside', 1, true, 100],
+    ['in a slow store that sweeps aside', 1, true, 200],
   ])('becomes as long as it may be %s', (_store, msEach, isAside, most) => {
     for (const first of [50, 1_000]) {
       const last = limits(msEach, first, isAside).at(-1) ?? 0
