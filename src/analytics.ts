@@ -170,7 +170,7 @@ export class Analytics<
         this.#books.accept(-bytes, 0)
       },
       onLost: (entries, error) => {
-        this.#books.lostMeanwhile(entries, error)
+        this.#books.lost('dropped', entries, error)
       },
       onFault: (error) => {
         this.#teller.fault(error)
@@ -534,9 +534,9 @@ export class Analytics<
     tellAnswered()
     this.#books.lost('dropped', spooled?.lost ?? left, error, () => {
       this.#isGivingUp = false
-      // What removed files cost is counted first, so that those who wait go once it was told.
+      // What files of the spool cost is counted first, so that those who wait go once it was told.
       if (release) {
-        later(() => {
+        this.#spool?.afterLosses(() => {
           this.#tellPostponed(spooled.callbacks, release)
         })
       }

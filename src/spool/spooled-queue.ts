@@ -1,5 +1,6 @@
 import type { Entry } from '../entry.js'
 import type { SpoolError } from '../errors.js'
+import { MAX_BODY_MESSAGES } from '../limits.js'
 import { Queue } from '../queue.js'
 import { detached, later } from '../runtime.js'
 import type { Callback } from '../types.js'
@@ -15,7 +16,7 @@ interface Surroundings extends Omit<SpoolSurroundings, 'onGone' | 'onReady'> {
   readonly maxQueueBytes: number
   /** The disk takes messages and can be read, for the first time or still. */
   onReady(): void
-  /** These messages can't be read any more, or are another process's now. */
+  /** These messages, as many as a report may have, can't be read any more. It is never called inside a call. */
   onLost(entries: readonly Entry[], error: SpoolError): void
   /**
    * Files are gone, or another process has them. Take all messages from everywhere and give them to `divide`: it gives back those
@@ -44,6 +45,8 @@ export class SpooledQueue {
   readonly #callbacks = new Map<number, Callback>()
   /** How many unread messages belong to the open batch. */
   #openUnread = 0
+  /** What can't be read any more, and is not reported yet. */
+  readonly #lost: Spooled[] = []
 
   constructor(around: Surroundings) {
     this.#around = around
@@ -180,14 +183,23 @@ export class SpooledQueue {
       else if (entry.callback) callbacks.push(entry.callback)
     }
     const kept = taken.length - lost.length + this.#spool.unread
-    // Those of messages that were in removed files only are called when that is reported.
+    // Those of messages that are lost are called when that is reported.
     for (const sequence of this.#callbacks.keys()) {
-      const callback = this.#spool.has({ sequence }) ? this.#callbackOf(sequence) : undefined
+      const isKept = this.#spool.has({ sequence }) && !this.#isLost(sequence)
+      const callback = isKept ? this.#callbackOf(sequence) : undefined
       if (callback) callbacks.push(callback)
     }
     this.#openUnread = 0
     this.#spool.leave()
     return { kept, lost, callbacks }
+  }
+
+  /** Runs `act` in a later turn of the event loop, once it is reported what files of the spool have cost. */
+  afterLosses(act: () => void): void {
+    later(() => {
+      if (this.#lost.length > 0) this.afterLosses(act)
+      else act()
+    })
   }
 
   settle(entries: readonly Entry[]): void {
@@ -277,8 +289,19 @@ export class SpooledQueue {
     return entries.filter(isTaken)
   }
 
-  #lose({ sequence, count, bytes, error }: Spooled): void {
-    if (!error) return
+  #lose(spooled: Spooled): void {
+    if (spooled.count > 0 && this.#lost.push(spooled) === 1) later(this.#reportLost)
+  }
+
+  /** Reports a batch of what is lost, and the next one in another turn of the event loop: a turn must stay short. */
+  readonly #reportLost = detached(() => {
+    const lost = this.#lost.shift()
+    if (!lost?.error) return
+    const { sequence, bytes, error } = lost
+    const count = Math.min(lost.count, MAX_BODY_MESSAGES)
+    const left = lost.count - count
+    if (left > 0) this.#lost.unshift({ ...lost, sequence: sequence + count, count: left, bytes: 0 })
+    if (this.#lost.length > 0) later(this.#reportLost)
     const entries = Array.from({ length: count }, (_, index) => ({
       sequence: sequence + index,
       slab: UNREADABLE,
@@ -287,6 +310,12 @@ export class SpooledQueue {
       callback: this.#callbackOf(sequence + index),
     }))
     this.#around.onLost(entries, error)
+  })
+
+  #isLost(sequence: number): boolean {
+    return this.#lost.some(
+      (lost) => sequence >= lost.sequence && sequence < lost.sequence + lost.count,
+    )
   }
 
   #callbackOf(sequence: number): Callback | undefined {

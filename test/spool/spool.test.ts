@@ -1025,6 +1025,27 @@ describe('a disk that fails', () => {
     },
   )
 
+  test('because somebody removed many messages that are nowhere else is told a batch in a turn of the event loop, before close() ends', async () => {
+    const told = [0]
+    const count = () => {
+      if (told.push(0) < 1_000) setImmediate(count)
+    }
+    const { failed, hooks } = listen()
+    const { analytics, directory } = cutOff({ maxQueueBytes: 1_000, ...hooks })
+    for (const name of names(0, 8_000)) {
+      analytics.track({ userId: 'u', event: name }, (error) => {
+        if (error?.code === 'spool_corrupt') told.push((told.pop() ?? 0) + 1)
+      })
+    }
+    rmSync(directory, { recursive: true })
+    setImmediate(count)
+    const { failed: lost } = await analytics.close({ timeout: 0 })
+    expect(lost).toBeGreaterThan(7_900)
+    expect(told.reduce((sum, some) => sum + some)).toBe(lost)
+    expect(failed.flatMap(({ messages }) => messages)).toHaveLength(lost)
+    expect(Math.max(...told)).toBeLessThanOrEqual(2_500)
+  })
+
   const inEach = (directory: string, ending: string, act: (path: string) => void) => {
     for (const path of files(directory, ending)) act(path)
   }
