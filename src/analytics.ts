@@ -5,7 +5,7 @@ import { BodySize } from './body-size.js'
 import { Books } from './books.js'
 import { describe, isPlainObject, messageOf, readMessage } from './describe.js'
 import { complete, encode } from './encode.js'
-import type { Entry } from './entry.js'
+import { entryBytes, type Entry } from './entry.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
 import { Hold } from './exit.js'
 import { HooklineError } from './hookline-error.js'
@@ -400,16 +400,17 @@ export class Analytics<
     const { overflow } = this.#settings
     const isNewestDropped = overflow === 'drop-newest' || this.#teller.isEndless
     if (isNewestDropped || inFlightBytes + bytes > this.#maxPendingBytes) return false
-    while (!this.#fits(bytes)) {
+    for (let freedBytes = 0; !this.#fits(bytes, freedBytes);) {
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
+      freedBytes += entryBytes(oldest)
       this.#books.lostMeanwhile([oldest], this.#fullError)
     }
     return true
   }
 
-  #fits(bytes: number): boolean {
-    if (this.#spool) return this.#spool.hasRoom(bytes)
+  #fits(bytes: number, freedBytes = 0): boolean {
+    if (this.#spool) return this.#spool.hasRoom(bytes, freedBytes)
     return this.#books.pendingBytes + bytes <= this.#maxPendingBytes
   }
 

@@ -43,6 +43,21 @@ interface Smaller {
   readonly bytes: number
 }
 
+/** The beat of a folder, and how many looks in a row found no other. */
+interface Watched {
+  readonly beatMs: number
+  readonly looks: number
+}
+
+/** A folder whose holder is dead. */
+interface Dead {
+  readonly name: string
+  readonly folder: string
+  readonly owner: Beat | undefined
+  /** Whether that is certain. */
+  readonly isDead: boolean
+}
+
 /** A folder that was taken over, and is inside the new holder's folder now. */
 export interface Claim {
   readonly folder: string
@@ -106,7 +121,7 @@ export class Lease {
   readonly #owner: Uint8Array
   #fd: number
   readonly #self = self()
-  #watched = new Map<string, { beatMs: number; looks: number }>()
+  #watched = new Map<string, Watched>()
   #renewedMs = nowMs()
   #renewedAtMs = Date.now()
 
@@ -295,42 +310,67 @@ export class Lease {
   }
 
   /**
-   * Takes over the folders of dead holders. Call it once for each beat: it counts.
+   * Finds the folders of dead holders, the oldest first, and takes each one over when it is asked for. Call it once for each beat: it counts.
    *
    * @param onDenied - told of a dead holder's folder that stays in its place, since this user may not write something in it
    */
-  claim(onDenied?: (folder: string, error: unknown) => void): Claim[] {
-    const before = this.#watched
-    const names = this.#folders()
-    this.#watched = new Map()
-    return names.sort().flatMap((name) => {
-      const folder = `${this.#home}/${name}`
-      if (folder === this.folder) return []
-      try {
-        return this.#claimIfDead(name, folder, before.get(folder))
-      } catch (error) {
-        this.#log('spool: %s was not taken over: %s', name, error) // usually another process was faster
-        if (isDenied(error)) onDenied?.(folder, error)
-        return []
-      }
-    })
+  claim(
+    onDenied?: (folder: string, error: unknown) => void,
+  ): Generator<Claim, undefined, undefined> {
+    return this.#takeEach(this.#findDead(), onDenied)
   }
 
-  #claimIfDead(name: string, folder: string, seen?: { beatMs: number; looks: number }): Claim[] {
-    const owner = readBeat(ownerFile(folder))
-    const beatMs = owner?.beatMs ?? 0
-    const isDead = this.#isKnownDead(owner)
+  #findDead(): Dead[] {
+    const before = this.#watched
+    this.#watched = new Map()
+    return this.#folders()
+      .sort()
+      .flatMap((name) => {
+        const folder = `${this.#home}/${name}`
+        if (folder === this.folder) return []
+        try {
+          const owner = readBeat(ownerFile(folder))
+          const isDead = this.#isKnownDead(owner)
+          const isTaken = isDead || this.#isOverdue(folder, owner?.beatMs ?? 0, before.get(folder))
+          return isTaken ? [{ name, folder, owner, isDead }] : []
+        } catch (error) {
+          this.#log('spool: %s was not read: %s', name, error)
+          return []
+        }
+      })
+  }
+
+  /** Whether a folder had this beat at enough looks in a row. */
+  #isOverdue(folder: string, beatMs: number, seen: Watched | undefined): boolean {
     const looks = seen?.beatMs === beatMs ? seen.looks + 1 : 0
-    if (!isDead && looks < TAKEOVER_LOOKS) {
-      this.#watched.set(folder, { beatMs, looks })
-      return []
+    this.#watched.set(folder, { beatMs, looks })
+    return looks >= TAKEOVER_LOOKS
+  }
+
+  *#takeEach(
+    dead: readonly Dead[],
+    onDenied?: (folder: string, error: unknown) => void,
+  ): Generator<Claim, undefined, undefined> {
+    for (const one of dead) {
+      let claim: Claim | undefined
+      try {
+        claim = this.#take(one)
+      } catch (error) {
+        this.#log('spool: %s was not taken over: %s', one.name, error) // usually another process was faster
+        if (isDenied(error)) onDenied?.(one.folder, error)
+      }
+      if (claim) yield claim
     }
+    return undefined
+  }
+
+  #take({ name, folder, owner, isDead }: Dead): Claim | undefined {
     checkRights(folder)
     if (owner) fs.accessSync(ownerFile(folder), READ_AND_WRITE)
-    if (!markTaken(folder, owner)) return []
+    if (!markTaken(folder, owner)) return undefined
     const own = `${this.folder}/${name}`
     fs.renameSync(folder, own)
-    return [{ folder: own, isDead }]
+    return { folder: own, isDead }
   }
 
   /** Leaves the folder, with what is in it, to anybody. */

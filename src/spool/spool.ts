@@ -68,7 +68,7 @@ export class Spool {
   #lastFile = 0
   #lease: Lease | undefined
   /** Folders that were taken over, and whose files are not in `#segments` yet. */
-  #claims: Claim[] = []
+  readonly #claims = new Set<Claim>()
   #isAdopting = true
   #isFailing = false
   #isReported = false
@@ -311,7 +311,7 @@ export class Spool {
     this.#keepLease()
     try {
       for (const segment of [...this.#segments]) this.#seal(segment)
-      if (this.#segments.length + this.#claims.length > 0) this.#lease?.free()
+      if (this.#segments.length + this.#claims.size > 0) this.#lease?.free()
       else this.#lease?.end()
     } catch (error) {
       this.#around.log('spool: not closed well: %s', error) // others take it over as after a crash
@@ -516,24 +516,38 @@ export class Spool {
     this.#unsynced.delete(segment.path)
   }
 
+  /** Takes over from dead processes. Half of the room is left to calls: what is more than that stays for the next beat, or another process. */
   #adopt(lease: Lease): void {
-    this.#claims.push(...lease.claim(this.#reportBlocked))
-    const adopted: Segment[] = []
-    for (const claim of [...this.#claims]) {
-      try {
-        this.#absorb(claim, lease, adopted)
-      } catch (cause) {
-        if (!this.#stillHolds(lease)) return // this process stood still: another one has it all
-        if (isShortage(cause)) break // the rest is still there at the next beat
-        if (isOfDisk(cause)) {
-          this.#reportBlocked(claim.folder, cause)
-          continue // the next beat tries it again
-        }
-        this.#around.onFault(unreadable(claim.folder, 0, claim.folder, cause))
-      }
-      this.#claims.splice(this.#claims.indexOf(claim), 1)
+    const claims = [...this.#claims]
+    const dead = lease.claim(this.#reportBlocked)
+    while (this.#pendingBytes <= this.maxPendingBytes / 2) {
+      const claim = claims.shift() ?? dead.next().value
+      if (!claim || !this.#adoptFrom(claim, lease)) return
     }
-    if (adopted.length > 0 && this.#stillHolds(lease)) this.#enter(adopted)
+  }
+
+  /** Gives false if nothing more can be taken over at the moment. */
+  #adoptFrom(claim: Claim, lease: Lease): boolean {
+    this.#claims.add(claim)
+    const adopted: Segment[] = []
+    let failure: unknown
+    try {
+      this.#absorb(claim, lease, adopted)
+      this.#claims.delete(claim)
+    } catch (cause) {
+      failure = cause
+    }
+    if (!this.#stillHolds(lease)) return false // this process stood still: another one has it all
+    if (adopted.length > 0) this.#enter(adopted)
+    if (failure === undefined) return true
+    if (isShortage(failure)) return false // the rest is still there at the next beat
+    if (isOfDisk(failure)) {
+      this.#reportBlocked(claim.folder, failure) // the next beat tries it again
+      return true
+    }
+    this.#claims.delete(claim)
+    this.#around.onFault(unreadable(claim.folder, 0, claim.folder, failure))
+    return true
   }
 
   #makeLease(): Lease {
@@ -692,7 +706,7 @@ export class Spool {
 
   /** Goes on in a new folder. */
   #startAgain(): void {
-    this.#claims = []
+    this.#claims.clear()
     this.#lease = undefined
     try {
       this.#lease = this.#makeLease()

@@ -69,9 +69,13 @@ export class SpooledQueue {
     return this.#spool.maxPendingBytes
   }
 
-  /** Whether there is room for a message: on disk or, while that takes none, in memory. */
-  hasRoom(bytes: number): boolean {
-    return this.#isDiskNext ? this.#spool.hasRoom(bytes) : this.#fitsInMemory(bytes)
+  /**
+   * Whether there is room for a message: on disk or, while that takes none, in memory. What was taken over may be more than
+   * fits on disk. A message then takes the room of those that were dropped for it, which had `freedBytes`.
+   */
+  hasRoom(bytes: number, freedBytes = 0): boolean {
+    if (!this.#isDiskNext) return this.#fitsInMemory(bytes)
+    return freedBytes >= bytes || this.#spool.hasRoom(bytes)
   }
 
   /** Whether the next message goes to disk, as far as is known. */

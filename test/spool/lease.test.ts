@@ -61,8 +61,8 @@ describe('a folder', () => {
   test('of this very process is not taken over, whoever asks', () => {
     const home = temporary()
     const [one, two] = [new Lease(home, log), new Lease(home, log)]
-    expect(one.claim()).toEqual([])
-    expect(two.claim()).toEqual([])
+    expect([...one.claim()]).toEqual([])
+    expect([...two.claim()]).toEqual([])
     expect([one.renew(), two.renew()]).toEqual(['held', 'held'])
   })
 
@@ -73,8 +73,8 @@ describe('a folder', () => {
     writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
     const [one, two] = [new Lease(home, log), new Lease(home, log)]
     const claimed = join(one.folder, basename(dead.folder))
-    expect(one.claim()).toEqual([{ folder: claimed, isDead: true }])
-    expect(two.claim()).toEqual([])
+    expect([...one.claim()]).toEqual([{ folder: claimed, isDead: true }])
+    expect([...two.claim()]).toEqual([])
   })
 
   test.runIf(process.platform === 'linux')(
@@ -91,7 +91,7 @@ describe('a folder', () => {
       const home = temporary()
       const dead = new Lease(home, log)
       writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
-      expect(new Lease(home, log).claim()).toHaveLength(1)
+      expect([...new Lease(home, log).claim()]).toHaveLength(1)
       shell.kill()
     },
   )
@@ -104,9 +104,9 @@ describe('a folder', () => {
       new Lease(home, log),
     ]
     first.free()
-    expect(second.claim()).toHaveLength(1)
+    expect([...second.claim()]).toHaveLength(1)
     second.free()
-    const [claimed] = third.claim()
+    const [claimed] = [...third.claim()]
     expect(existsSync(join(claimed?.folder ?? '', basename(first.folder)))).toBe(true)
   })
 
@@ -126,7 +126,7 @@ describe('a folder', () => {
       if (flags !== 'r+') return fd
       spy.mockRestore()
       writeFileSync(path, 'free')
-      new Lease(home, log).claim()
+      new Lease(home, log).claim().next()
       return fd
     })
     onTestFinished(() => {
@@ -146,15 +146,16 @@ describe('a folder', () => {
 })
 
 /** Looks often enough to take a holder for dead that does not beat. */
-const lookForHalfAMinute = (lease: Lease) => Array.from({ length: 7 }, () => lease.claim()).flat()
+const lookForHalfAMinute = (lease: Lease) =>
+  Array.from({ length: 7 }, () => [...lease.claim()]).flat()
 
 describe('a holder whose process lives', () => {
   test('is taken for dead after six looks without a beat, and is told so', () => {
     const home = temporary()
     const [quiet, watcher] = [new Lease(home, log), new Lease(home, log)]
-    for (let look = 0; look < 6; look++) expect(watcher.claim()).toEqual([])
+    for (let look = 0; look < 6; look++) expect([...watcher.claim()]).toEqual([])
     const claimed = join(watcher.folder, basename(quiet.folder))
-    expect(watcher.claim()).toEqual([{ folder: claimed, isDead: false }])
+    expect([...watcher.claim()]).toEqual([{ folder: claimed, isDead: false }])
     expect(quiet.renew()).toBe('taken')
   })
 
@@ -163,7 +164,7 @@ describe('a holder whose process lives', () => {
     const [slow, watcher] = [new Lease(home, log), new Lease(home, log)]
     for (let look = 0; look < 6; look++) watcher.claim()
     utimesSync(join(slow.folder, 'owner'), 1, 1)
-    expect(watcher.claim()).toEqual([])
+    expect([...watcher.claim()]).toEqual([])
     expect(slow.renew()).toBe('held')
   })
 
@@ -215,7 +216,7 @@ describe('a holder whose process lives', () => {
     })
     expect(lookForHalfAMinute(watcher)).toEqual([])
     open.mockRestore()
-    expect(watcher.claim()).toEqual([])
+    expect([...watcher.claim()]).toEqual([])
     expect(holder.renew()).toBe('held')
   })
 
@@ -298,7 +299,7 @@ describe('a folder whose owner file was', () => {
     for (let look = 0; look < 20; look++) {
       expect(holder.renew()).toBe('held')
       utimesSync(owner, look, look) // so that each beat is a new one
-      expect(watcher.claim()).toEqual([])
+      expect([...watcher.claim()]).toEqual([])
     }
     expect(readFileSync(owner, 'utf8')).toBe(before)
   })
@@ -727,7 +728,7 @@ describe('a process that stood still', () => {
     const write = fs.writeSync
     vi.spyOn(fs, 'writeSync').mockImplementationOnce((...given) => {
       const written = isWritten ? write(...given) : 0
-      const [claim] = Array.from({ length: 7 }, () => watcher.claim()).flat()
+      const [claim] = Array.from({ length: 7 }, () => [...watcher.claim()]).flat()
       Segment.load(join(claim?.folder ?? '', basename(file))).segment.seal()
       const now = performance.now()
       vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
@@ -761,7 +762,7 @@ describe('a process that stood still', () => {
     const write = fs.writeSync
     vi.spyOn(fs, 'writeSync').mockImplementationOnce((...given) => {
       const written = write(...given)
-      expect(Array.from({ length: 7 }, () => watcher.claim()).flat()).toHaveLength(1)
+      expect(Array.from({ length: 7 }, () => [...watcher.claim()]).flat()).toHaveLength(1)
       watcher.free()
       createClient(other, { spool: { directory } })
       const now = performance.now()

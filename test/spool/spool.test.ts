@@ -190,6 +190,61 @@ describe('a message whose call returned', () => {
   })
 })
 
+describe('a backlog of dead clients', () => {
+  const MAX_BYTES = 1_048_576
+
+  /** What dead clients left, each so many messages of 2,000 bytes. */
+  function leftBy(...counts: number[]): string {
+    const directory = temporary()
+    let made = 0
+    for (const count of counts) {
+      const { analytics } = cutOff({}, directory)
+      for (let i = 0; i < count; i++) analytics.track(sized(2_000, 'x', `e${made++}`))
+    }
+    return crash(directory)
+  }
+
+  test('that is more than a client may keep leaves room for its calls, and goes to others', () => {
+    const spool = { directory: leftBy(150, 150, 150), maxBytes: MAX_BYTES }
+    const net = scriptedFetch()
+    net.otherwise('hang')
+    const [next, other] = [createClient(net, { spool }), createClient(net, { spool })]
+    expect([next.stats().pending, other.stats().pending]).toEqual([300, 150])
+    next.track(sized(2_000))
+    expect(next.stats()).toMatchObject({ pending: 301, dropped: 0 })
+  })
+
+  test('that is more than a client may keep is taken over bit by bit, and flush() waits for none of the rest', async () => {
+    useFakeClock()
+    const spool = { directory: leftBy(150, 150, 150, 150, 150), maxBytes: MAX_BYTES }
+    const net = scriptedFetch()
+    const next = createClient(net, { spool })
+    const flushed = next.flush()
+    await pass(1_000)
+    expect(await flushed).toEqual({ delivered: 300, failed: 0 })
+    await pass(4_000)
+    await pass(500)
+    expect(next.stats()).toMatchObject({ delivered: 600, pending: 0 })
+    await pass(5_000)
+    expect(next.stats()).toMatchObject({ delivered: 750, pending: 0 })
+    expect(events(...net.arrivals).toSorted()).toEqual(names(0, 750).toSorted())
+  })
+
+  test('of which one left more than another may keep is taken over, and each call drops no more than it adds', async () => {
+    const spool = { directory: leftBy(1_000), maxBytes: MAX_BYTES }
+    const net = scriptedFetch()
+    net.script(503)
+    const { failed, hooks } = listen()
+    const analytics = createClient(net, { spool, overflow: 'drop-oldest', ...hooks })
+    expect(analytics.stats().pending).toBe(1_000)
+    for (const name of names(1_000, 1_010)) analytics.track(sized(2_000, 'x', name))
+    expect(analytics.stats()).toMatchObject({ pending: 1_000, dropped: 10 })
+    await analytics.flush()
+    expect(events(...net.arrivals.slice(1))).toEqual(names(10, 1_010))
+    expect(failed.flatMap(({ messages }) => messages)).toHaveLength(10)
+  })
+})
+
 describe('a message that has its outcome', () => {
   test('is not sent again by the next start', async () => {
     const { analytics, directory, net } = cutOff()
