@@ -4,7 +4,7 @@ import { clearInterval, currentProcess, setInterval } from './runtime.js'
 /** @param isRecordedAtExit - whether a listener of `beforeExit` has recorded all that is pending */
 type Drain = (isRecordedAtExit: boolean) => void
 
-/** What to do for each client that has messages pending when the event loop runs dry. */
+/** What to do when the event loop runs dry: clients with messages pending send them, and each spool notes what it has watched. */
 const drains = new Set<Drain>()
 let isListening = false
 

@@ -1,3 +1,4 @@
+import { drainAtExit, noDrainAtExit } from '../exit.js'
 import type { Log } from '../log.js'
 import { crypto, encoder, getBuiltin, nowMs } from '../runtime.js'
 import { folderOf, fs, hasCode, isDenied, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
@@ -43,10 +44,12 @@ interface Smaller {
   readonly bytes: number
 }
 
-/** The beat of a folder, and how many looks in a row found no other. */
+/** The beat of a folder, and how long it was watched without another one, in looks. */
 interface Watched {
   readonly beatMs: number
   readonly looks: number
+  /** When the last of these looks was, on the clock of `nowMs()`. */
+  readonly seenMs: number
 }
 
 /** A folder whose holder is dead. */
@@ -105,6 +108,10 @@ interface Beat {
  * container, another host and a reboot. The watcher only compares beats with each other, so no clock has to be
  * right. Other users have no right to the owner file, so each beat sets the time of the folder, too.
  *
+ * Many processes live shorter than that. So each one writes beside a beat for how long it was watched, and the next one begins there. It
+ * adds only what it has watched itself, so the sum is never more than the time for which the beat stood still, also if several watch.
+ * A holder that lives removes what others wrote: if its clock is set back, a beat may come again.
+ *
  * A holder that merely stood still for 30 s must not go on as if nothing had happened. It relies on its last beat
  * for 10 s, and then has to {@link Lease.renew | renew} before it writes or sends anything. A watcher may take the
  * folder at the very moment in which the holder wakes up. Each side therefore acts first and looks second: the
@@ -135,6 +142,7 @@ export class Lease {
     // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
     this.#owner = encoder.encode(JSON.stringify(this.#self))
     this.#fd = this.#createInAnyRoom()
+    drainAtExit(this.#noteWatched)
   }
 
   #createInAnyRoom(): number {
@@ -177,7 +185,7 @@ export class Lease {
       if (missing > 0) fs.appendFileSync(path, bytes, { mode: PRIVATE_FILE })
     } catch (error) {
       if (isDiskFull(error) && sizeOf(path) < FOLDER_BYTES) {
-        removeReserve(this.folder)
+        tryToRemove(path)
         throw error
       }
       this.#log('spool: no full reserve: %s', error)
@@ -264,12 +272,16 @@ export class Lease {
       } catch {
         // The folder was taken over in this very moment, or belongs to another user now.
       }
+      tryToRemove(watchedFile(this.folder))
       state = this.#look()
       // The time from before the beat: the process may have been stopped since.
       this.#renewedMs = beatMs
       this.#renewedAtMs = beatAt.getTime()
     }
-    if (state !== 'held') fs.closeSync(this.#fd)
+    if (state !== 'held') {
+      fs.closeSync(this.#fd)
+      noDrainAtExit(this.#noteWatched)
+    }
     return state
   }
 
@@ -340,12 +352,27 @@ export class Lease {
       })
   }
 
-  /** Whether a folder had this beat at enough looks in a row. */
+  /** Whether a folder has had this beat for long enough. */
   #isOverdue(folder: string, beatMs: number, seen: Watched | undefined): boolean {
-    const looks = seen?.beatMs === beatMs ? seen.looks + 1 : 0
-    this.#watched.set(folder, { beatMs, looks })
+    const looks = seen?.beatMs === beatMs ? seen.looks + 1 : watchedBefore(folder, beatMs)
+    this.#watched.set(folder, { beatMs, looks, seenMs: nowMs() })
+    if (seen?.beatMs === beatMs) noteWatched(folder, beatMs, looks)
     return looks >= TAKEOVER_LOOKS
   }
+
+  /** Writes down what was watched since the last look, for the next process. */
+  readonly #noteWatched = (): void => {
+    for (const [folder, { beatMs, looks, seenMs }] of this.#watched) {
+      // Not more than a look: this process may have stood still.
+      const part = Math.min(1, (nowMs() - seenMs) / BEAT_MS)
+      try {
+        const isStill = (readBeat(ownerFile(folder))?.beatMs ?? 0) === beatMs
+        if (part > 0 && isStill) noteWatched(folder, beatMs, looks + part)
+      } catch {
+        // The disk does not tell.
+      }
+    }
+  };
 
   *#takeEach(
     dead: readonly Dead[],
@@ -375,6 +402,7 @@ export class Lease {
 
   /** Leaves the folder, with what is in it, to anybody. */
   free(): void {
+    this.#watchNoMore()
     try {
       fs.ftruncateSync(this.#fd)
       fs.writeSync(this.#fd, FREE, 0)
@@ -385,8 +413,34 @@ export class Lease {
 
   /** Ends the lease of a folder in which nothing is left. */
   end(): void {
+    this.#watchNoMore()
     fs.closeSync(this.#fd)
     removeFolder(this.folder, this.#log)
+  }
+
+  #watchNoMore(): void {
+    this.#noteWatched()
+    noDrainAtExit(this.#noteWatched)
+  }
+}
+
+/** For how long earlier processes have watched this beat of a folder, in looks. */
+function watchedBefore(folder: string, beatMs: number): number {
+  try {
+    const [ofBeatMs, looks = 0] = JSON.parse(
+      fs.readFileSync(watchedFile(folder), 'utf8'),
+    ) as number[]
+    return ofBeatMs === beatMs ? looks : 0
+  } catch {
+    return 0 // Nobody has, or it was not written as a whole.
+  }
+}
+
+function noteWatched(folder: string, beatMs: number, looks: number): void {
+  try {
+    fs.writeFileSync(watchedFile(folder), JSON.stringify([beatMs, looks]), { mode: PRIVATE_FILE })
+  } catch {
+    // Then the next process begins at 0: the folder may be another user's, or the disk full.
   }
 }
 
@@ -449,7 +503,8 @@ export function isForeign(folder: string): boolean {
 export function removeFolder(folder: string, log: Log): boolean {
   fs.rmSync(ownerFile(folder), { force: true })
   fs.rmSync(takenFile(folder), { force: true })
-  removeReserve(folder)
+  tryToRemove(reserveFile(folder))
+  tryToRemove(watchedFile(folder))
   try {
     fs.rmdirSync(folder)
     return true
@@ -461,9 +516,9 @@ export function removeFolder(folder: string, log: Log): boolean {
 
 const isDiskFull = (error: unknown) => hasCode(error, 'ENOSPC', 'EDQUOT')
 
-function removeReserve(folder: string): void {
+function tryToRemove(path: string): void {
   try {
-    fs.rmSync(reserveFile(folder))
+    fs.rmSync(path)
   } catch {
     // There is none.
   }
@@ -477,6 +532,7 @@ function sizeOf(path: string): number {
 
 const reserveFile = (folder: string) => `${folder}/reserve`
 const ownerFile = (folder: string) => `${folder}/owner`
+const watchedFile = (folder: string) => `${folder}/watched`
 const takenFile = (folder: string) => `${folder}/taken`
 
 /** Reads an owner file; undefined if there is none, and only its folder's time if this user may not. Opening it makes a network file system ask its server. */

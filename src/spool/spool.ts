@@ -50,7 +50,7 @@ export interface Spooled extends Stretch {
 /**
  * The messages on disk, in order: a folder of segments. Messages are appended to the last one.
  *
- *     directory/v1-<hash of the write key>/<client>/owner, reserve                        see Lease
+ *     directory/v1-<hash of the write key>/<client>/owner, reserve, watched               see Lease
  *                                                  0000000001-0000000042-0000000002.log   see #moveStragglers
  *                                                  0000000001.log                         see Segment
  *                                         *.corrupt                                       damaged bytes

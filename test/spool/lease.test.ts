@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import fs, { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { basename, dirname, join } from 'node:path'
+import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { log } from '../../src/log.js'
 import { isKnownDead, Lease } from '../../src/spool/lease.js'
@@ -247,6 +248,117 @@ describe('a holder whose process lives', () => {
   })
 })
 
+describe('processes that each live shorter than a takeover takes', () => {
+  /** Watches as a process does that lives for so long, and gives what it took over. */
+  function watchFor(home: string, livesMs: number): string[] {
+    const lease = new Lease(home, log)
+    const claims = [...lease.claim()]
+    let leftMs = livesMs
+    for (; leftMs >= 5_000; leftMs -= 5_000) {
+      vi.advanceTimersByTime(5_000)
+      claims.push(...lease.claim())
+    }
+    vi.advanceTimersByTime(leftMs)
+    lease.free()
+    return claims.map(({ folder }) => basename(folder))
+  }
+
+  const standing: [string, (folder: string) => void][] = [
+    ['whose holder stands still', () => undefined],
+    [
+      'whose watcher died while it took it',
+      (folder) => {
+        renameSync(join(folder, 'owner'), join(folder, 'taken'))
+      },
+    ],
+  ]
+  test.each(
+    standing.flatMap(([what, change]) =>
+      [2_000, 8_000, 12_000].map((livesMs) => ({ what, change, livesMs })),
+    ),
+  )(
+    'take over a folder $what once they have watched it for 30 s, $livesMs ms each',
+    ({ change, livesMs }) => {
+      useFakeClock()
+      const home = temporary()
+      const { folder } = new Lease(home, log)
+      change(folder)
+      let watchedMs = 0
+      while (!watchFor(home, livesMs).includes(basename(folder))) {
+        watchedMs += livesMs
+        expect(watchedMs).toBeLessThan(60_000)
+      }
+      expect(watchedMs + livesMs).toBeGreaterThanOrEqual(30_000)
+    },
+  )
+
+  const wait = fc.integer({ min: 1, max: 9_000 })
+  const act = fc.oneof(
+    fc.record({ what: fc.constant('start' as const), ms: wait }),
+    fc.record({ what: fc.constant('end' as const), ms: wait }),
+    fc.record({ what: fc.constant('stop' as const), ms: wait }),
+    fc.record({ what: fc.constant('beat' as const), ms: wait }),
+    fc.record({ what: fc.constant('set back' as const), ms: wait }),
+  )
+
+  test('never take over the folder of one that has beaten within 30 s, whatever their number and their clocks', () => {
+    useFakeClock()
+    let takeovers = 0
+    fc.assert(
+      fc.property(fc.array(act, { minLength: 20, maxLength: 60 }), (acts) => {
+        const home = temporary()
+        let holder = new Lease(home, log)
+        let now = 0
+        let beatAt = 0
+        let watchers: { lease: Lease; nextLookAt: number }[] = []
+        const look = (watcher: (typeof watchers)[number]) => {
+          watcher.nextLookAt = now + 5_000
+          if (watcher.lease.renew() !== 'held') {
+            watchers = watchers.filter((each) => each !== watcher)
+            return
+          }
+          for (const { folder } of watcher.lease.claim()) {
+            if (basename(folder) !== basename(holder.folder)) continue
+            takeovers++
+            expect(now - beatAt).toBeGreaterThanOrEqual(30_000)
+            expect(holder.renew()).toBe('taken')
+            holder = new Lease(home, log)
+            beatAt = now
+          }
+        }
+        const start = () => {
+          const watcher = { lease: new Lease(home, log), nextLookAt: 0 }
+          watchers.push(watcher)
+          look(watcher)
+        }
+        for (const { what, ms } of acts) {
+          if (what === 'start') start()
+          const one = watchers[ms % watchers.length]
+          if (what === 'end' && one) {
+            watchers = watchers.filter((each) => each !== one)
+            one.lease.free()
+          }
+          if (what === 'stop' && one) one.nextLookAt += ms
+          if (what === 'beat' && ms < 2_000) {
+            expect(holder.renew()).toBe('held')
+            beatAt = now
+          }
+          if (what === 'set back') vi.setSystemTime(Date.now() - (ms < 1_000 ? now - beatAt : ms))
+          for (const until = now + ms; now < until;) {
+            const next = Math.min(until, ...watchers.map(({ nextLookAt }) => nextLookAt))
+            vi.advanceTimersByTime(Math.max(0, next - now))
+            now = Math.max(now, next)
+            for (const each of [...watchers]) if (each.nextLookAt <= now) look(each)
+          }
+        }
+        for (const { lease } of watchers) lease.free()
+      }),
+      { numRuns: Number(process.env['RUNS'] ?? 40), seed: Number(process.env['SEED'] ?? 1) },
+    )
+    expect(takeovers).toBeGreaterThan(0)
+  })
+})
+
 describe('a folder whose owner file was', () => {
   const harms: [string, (owner: string) => void][] = [
     ['removed', fs.rmSync],
@@ -322,9 +434,10 @@ describe('a folder whose owner file was', () => {
     let writes = 0
     const wakeAt = (place: number) => place === at && states.push(holder.renew())
     vi.spyOn(fs, 'writeFileSync').mockImplementation((...given) => {
-      wakeAt(++writes)
+      const isTrace = !String(given[0]).endsWith('/watched')
+      if (isTrace) wakeAt(++writes)
       write(...given)
-      if (writes === 2) wakeAt(3)
+      if (isTrace && writes === 2) wakeAt(3)
     })
     onTestFinished(() => {
       vi.restoreAllMocks()
