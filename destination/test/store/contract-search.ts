@@ -178,6 +178,29 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect((await find({ states: ['dead'] }))[0]?.cause).toBe('Unknown event type')
       })
 
+      test('goes by the last endpoint of an attempt, also if that gave no answer', async () => {
+        const noAnswer = {
+          ...FAILED,
+          url: 'https://b.example.com/',
+          code: 'timeout',
+          status: null,
+          error: 'The endpoint gave no answer.',
+          response: '',
+        } as const
+        const next = { state: 'dead', reason: 'refused' } as const
+        const id = await settled({}, next, [FAILED, noAnswer])
+        const [group] = (await store.deadGroups('crm', undefined, 10)).groups
+        expect(group).toMatchObject({ code: 'timeout', status: null, cause: noAnswer.error })
+        expect(await find()).toMatchObject([
+          { lastCode: 'timeout', lastStatus: null, cause: noAnswer.error },
+        ])
+        expect(await foundIds({ code: 'timeout', cause: noAnswer.error })).toEqual([id])
+        expect(await foundIds({ code: 'server_error' })).toEqual([])
+        expect(await foundIds({ status: { from: 500, to: 599 } })).toEqual([])
+        expect(await foundIds({ endpoint: noAnswer.url })).toEqual([id])
+        expect(await foundIds({ endpoint: FAILED.url })).toEqual([])
+      })
+
       test('keeps the headers of an answer that was a failure', async () => {
         const headers = 'content-type: text/plain\nretry-after: 5'
         const id = await settled({}, { state: 'dead', reason: 'refused' }, [

@@ -61,7 +61,8 @@ const IDS = 'id, destination'
 type Term = [sql: string, value?: Value]
 
 /** The latest outcome of a delivery: that of the endpoint that accepted it, or else of the last attempt. */
-const LATEST = 'ORDER BY attempt DESC, status BETWEEN 200 AND 299 DESC, post DESC LIMIT 1'
+const LATEST =
+  'ORDER BY attempt DESC, coalesce(status BETWEEN 200 AND 299, 0) DESC, post DESC LIMIT 1'
 
 /**
  * Searches deliveries, the newest first. It finds a message in the index `by_message`, and a user in the index
