@@ -153,6 +153,14 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(await foundIds({ event: 'order' })).toEqual([])
       })
 
+      test('finds what starts with a text that is longer than the patterns of a database', async () => {
+        const text = 'x'.repeat(60_000)
+        const id = await put({ event: `${text}yz` })
+        await put({ event: `${text}z` })
+        expect(await foundIds({ event: `${text}Y`, isPrefix: true })).toEqual([id])
+        expect(await foundIds({ user: text, isPrefix: true })).toEqual([])
+      })
+
       test('finds deliveries by what their latest attempt came to, not by earlier ones', async () => {
         const url = 'https://a.example.com/hook?key=secret'
         const refusal = '{"error":{"message":"Unknown event type","id":"12345"}}'
