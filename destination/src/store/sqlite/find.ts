@@ -57,12 +57,18 @@ const ROW = `id, message_id AS messageId, source, destination, type, event, user
 /** The columns that {@link Matches} has. */
 const IDS = 'id, destination'
 
-/** A part of a condition, with the value of its `?`. */
-type Term = [sql: string, value?: Value]
+/**
+ * A part of a condition, with the values of its `?`. The text has nothing that differs from search to search, because each text has a
+ * statement of its own for as long as the file is open.
+ */
+type Term = [sql: string, ...values: Value[]]
 
 /** The latest outcome of a delivery: that of the endpoint that accepted it, or else of the last attempt. */
 const LATEST =
   'ORDER BY attempt DESC, coalesce(status BETWEEN 200 AND 299, 0) DESC, post DESC LIMIT 1'
+
+/** A list of numbers as one value, so that lists of any length have the same text. */
+const IN_LIST = 'IN (SELECT value FROM json_each(?))'
 
 /**
  * Searches deliveries, the newest first. It finds a message in the index `by_message`, and a user in the index
@@ -80,8 +86,7 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     const sql = `SELECT ${columns} FROM deliveries ${how} WHERE ${terms.map(([text]) => text).join(' AND ')} ORDER BY id DESC LIMIT ?`
     let statement = statements.get(sql)
     if (!statement) statements.set(sql, (statement = database.prepare(sql)))
-    const values = terms.flatMap(([, value]) => (value === undefined ? [] : [value]))
-    return statement.all(...values, limit) as Row[]
+    return statement.all(...terms.flatMap(([, ...values]) => values), limit) as Row[]
   }
 
   const latestOf = ({ id, postUrl, postStatus }: Row): Latest | undefined => {
@@ -137,8 +142,7 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     if (filter.destinations) {
       const numbers = filter.destinations.flatMap((name) => names.find(name) ?? [])
       if (numbers.length === 0) return undefined
-      // One text for any number of them, so that they don't make statements of their own.
-      terms.push(['destination IN (SELECT value FROM json_each(?))', JSON.stringify(numbers)])
+      terms.push([`destination ${IN_LIST}`, JSON.stringify(numbers)])
     }
     if (isPrefix === true) {
       for (const [column, prefix] of Object.entries({ event, user, message_id: messageId })) {
@@ -162,10 +166,10 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
       terms.push([`${last('code', names.find('delivered') ?? 0)} = ?`, number])
     }
     if (status)
-      terms.push([`${last('status', 'post_status')} BETWEEN ${status.from} AND ${status.to}`])
+      terms.push([`${last('status', 'post_status')} BETWEEN ? AND ?`, status.from, status.to])
     if (endpoint === undefined) return true
     const urls = names.numbersOf((name) => isOfEndpoint(name, endpoint))
-    terms.push([`${last('url', 'post_url')} IN (${urls.join()})`])
+    terms.push([`${last('url', 'post_url')} ${IN_LIST}`, JSON.stringify(urls)])
     return urls.length > 0
   }
 
