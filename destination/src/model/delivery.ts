@@ -284,7 +284,7 @@ export interface Copy extends Trace {
   attempt: number
   /** As in {@link Delivery}. */
   attemptsBefore: number
-  /** When it was replayed, if it still waits; otherwise `null`. */
+  /** When it was replayed, if it has not died since; otherwise `null`. */
   replayedAt: number | null
   traceParent: string | null
   refusedBy: readonly string[]

@@ -601,6 +601,24 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(await store.get(id)).toBeUndefined()
       })
 
+      test('and what arrives then, is kept for as long as any other from the replay on', async () => {
+        const id = await put()
+        subject.advance(DAY + 1)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        await store.replay([id], false)
+        await store.settle((await claim()).map((delivery) => settlement(delivery)))
+        const copies = (await store.copyOut(0, 10)).map((copy) => ({ ...copy, destination: 'b' }))
+        expect(copies).toMatchObject([{ state: 'done' }])
+        await store.copyIn(copies)
+        store = await subject.reopen()
+        subject.advance(DAY)
+        expect(await store.sweep(DAY, 10)).toBe(0)
+        expect(await find({ states: ['done'] })).toHaveLength(2)
+        subject.advance(1)
+        expect(await store.sweep(DAY, 10)).toBe(2)
+        expect(await find()).toEqual([])
+      })
+
       test('goes along to another store', async () => {
         const traceParent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
         const id = await died({ event: 'A', traceParent })

@@ -1183,6 +1183,23 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await store.count()).toBe(17)
       })
 
+      test('that are old are swept, although younger messages came before them', async () => {
+        const day = 86_400_000
+        await put({ messageId: 'arrived', state: 'skipped' })
+        await put({ messageId: 'waits' })
+        const old = (await store.copyOut(0, 10)).map((copy) => ({ ...copy, destination: 'moved' }))
+        subject.advance(day)
+        await store.settle([settlement(await claimOne())])
+        await put({ messageId: 'young', state: 'skipped' })
+        await store.copyIn(old)
+        subject.advance(1)
+        await store.sweep(day, 10)
+        await store.sweep(day, 10)
+        expect(await store.trace('arrived')).toEqual([])
+        expect(await store.trace('waits')).toMatchObject([{ state: 'dead' }])
+        expect(await store.trace('young')).toHaveLength(1)
+      })
+
       test('of which one can not be added are not added, none of them', async () => {
         await fill()
         const copies = (await store.copyOut(0, 100)).map((copy) => ({ ...copy, source: 'app' }))

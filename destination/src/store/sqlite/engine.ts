@@ -10,6 +10,7 @@ import { Files } from './files.js'
 import { lock } from './lock.js'
 import type { Upgrade } from './schema.js'
 import { rewrite } from './rewrite.js'
+import type { SweepPlace } from './sweep.js'
 import type {
   Answer,
   Queries,
@@ -64,7 +65,7 @@ export class Engine {
   /** `undefined` after an error that may have broken the connection. The next round opens a new one. */
   #connection: Connection | undefined
   #isDurable: boolean | undefined
-  #sweepFromId = 0
+  #sweepPlace: SweepPlace = { old: 0, far: 0 }
   /** How many became dead letters by destination, since a sweep has told it. */
   #expired = new Map<string, number>()
   readonly #clock = new StoreClock()
@@ -317,12 +318,12 @@ export class Engine {
   }
 
   #sweep(olderThanMs: number, limit: number, now: number): Swept {
-    const { changed, fromId, hasDeletedId, expired } = this.#transact(false, ({ sweep, names }) => {
+    const { changed, place, hasDeletedId, expired } = this.#transact(false, ({ sweep, names }) => {
       // A process that was killed may have left some, unless no user was ever deleted.
       this.#hasRemains ??= names.find('delete') !== undefined
-      return sweep({ olderThanMs, limit, fromId: this.#sweepFromId }, now)
+      return sweep({ olderThanMs, limit, place: this.#sweepPlace }, now)
     })
-    this.#sweepFromId = fromId
+    this.#sweepPlace = place
     for (const [name, count] of expired) {
       this.#expired.set(name, (this.#expired.get(name) ?? 0) + count)
     }

@@ -77,7 +77,6 @@ export function prepareCopies({ database, names }: Shared, which: string) {
     type: names.name(row.type) as EventType,
     body: fromStored(row.body ?? ''),
     dueAt: row.state <= DEAD ? row.dueAt : null,
-    replayedAt: row.state < DEAD ? row.replayedAt : null,
     refusedBy: row.state <= DEAD ? refusedByOf(row.refusedBy) : [],
     attempts:
       postUrl > 0
