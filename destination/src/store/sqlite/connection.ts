@@ -62,11 +62,11 @@ export function connect(open: OpenDatabase, path: string, upgrading?: (upgrade: 
 }
 
 function prepare(database: Database) {
-  const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
-    id: number | null
-  }
+  const last = database
+    .prepare('SELECT max(up_to, coalesce((SELECT max(id) FROM deliveries), 0)) AS id FROM deleted')
+    .get() as { id: number }
   const firstLeases = new FirstLeases(database)
-  const ids = { next: Math.max((last.id ?? 0) + 1, firstLeases.savedFrom) }
+  const ids = { next: Math.max(last.id + 1, firstLeases.savedFrom) }
   const shared: Shared = {
     database,
     names: new Names(database),

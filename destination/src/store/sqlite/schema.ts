@@ -35,6 +35,8 @@ const APPLICATION_ID = 0x686f6f6b
  * - `records` has a row for each named record. `version` is the revision of its last change. The row of a deleted record
  *   has no body, and stays for a while, so that whoever follows the changes learns of the deletion.
  * - `revisions` has one row: the last revision, and the version of the latest deletion that was forgotten.
+ * - `deleted` has one row: the highest id of the deliveries that were deleted. No delivery gets an id again: whoever has the
+ *   id of one that was deleted, such as the settlement of an attempt that is under way, would mean another one.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 export const MIGRATIONS = [
@@ -169,6 +171,12 @@ export const MIGRATIONS = [
      forgotten INTEGER NOT NULL
    ) STRICT;
    INSERT INTO revisions VALUES (0, 0);`,
+  `CREATE TABLE deleted (up_to INTEGER NOT NULL) STRICT;
+   INSERT INTO deleted VALUES (0);
+
+   CREATE TRIGGER remember_deleted AFTER DELETE ON deliveries WHEN old.id > (SELECT up_to FROM deleted) BEGIN
+     UPDATE deleted SET up_to = old.id;
+   END;`,
 ]
 
 /**

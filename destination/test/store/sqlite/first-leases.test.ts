@@ -4,7 +4,8 @@ import { expect, test } from 'vitest'
 import { connect } from '../../../src/store/sqlite/connection.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
 import { Engine } from '../../../src/store/sqlite/engine.js'
-import type { Round } from '../../../src/store/sqlite/round.js'
+import type { Query, Round } from '../../../src/store/sqlite/round.js'
+import type { NewDelivery } from '../../../src/model/delivery.js'
 import { LEASE_MS } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { folder } from './subject.js'
@@ -86,3 +87,20 @@ test('a lease that has run out waits, and is settled as long as nobody has claim
   const settlements = [1, 2].map((id) => settlement({ id, attempt: 1 }))
   expect(store.run({ settlements }).settled).toEqual([false, true])
 })
+
+test.each([
+  ['of a user', 'leased', { ask: 'purgeUser', given: ['ann', 0] }],
+  ['of a destination', 'backlog', { ask: 'discard', given: ['crm', 10] }],
+  ['that is old', 'skipped', { ask: 'sweep', given: [-1, 10] }],
+] satisfies [string, NewDelivery['state'], Query][])(
+  'the id of a message %s that was deleted is not given again',
+  async (_, state, query) => {
+    await using store = await subject()
+    store.run({ deliveries: [fresh()] })
+    const { put } = store.run({ deliveries: [newDelivery({ state })] })
+    expect(put).toEqual([2])
+    store.run({ queries: [query] })
+    store.run({ queries: [query] })
+    expect(store.found().nextId).toBe(3)
+  },
+)
