@@ -25,6 +25,9 @@ import type {
 /** In ms: how long a sweep waits for a program that reads the file. It is short, because each sweep tries again. */
 const SWEEP_BUSY_MS = 500
 
+/** Where a purge continues that has searched all messages. */
+const BEHIND_ALL = Number.MAX_SAFE_INTEGER
+
 /** What an answer needs of the clock. */
 interface Times {
   /** The store's time. */
@@ -335,7 +338,10 @@ export class Engine {
     return { changed, expired: told }
   }
 
-  /** The last call rewrites the file, so that nobody finds what was deleted in the bytes of the files. */
+  /**
+   * The last call deletes nothing, and rewrites the file, so that nobody finds what was deleted in the bytes of the files. If that
+   * fails, the calls before it have told which messages were being sent.
+   */
   #purge(name: string, from: number): PurgedPart {
     const purged = this.#transact(true, ({ user, names }) => {
       // The next process knows by this name that users were deleted, also if no destination was told of it.
@@ -343,7 +349,9 @@ export class Engine {
       return user.purge(name, from)
     })
     if (purged.purged > 0) this.#hasRemains = true
-    if (purged.next === undefined && this.#hasRemains !== false) this.#rewrite(BUSY_MS)
+    if (purged.next !== undefined || this.#hasRemains === false) return purged
+    if (purged.purged > 0) return { ...purged, next: BEHIND_ALL }
+    this.#rewrite(BUSY_MS)
     return purged
   }
 

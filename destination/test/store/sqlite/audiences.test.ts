@@ -49,7 +49,8 @@ test('what was purged is not among the bytes of the files any more', async () =>
   const holds = (text: string) =>
     readdirSync(place.path).filter((name) => readFileSync(join(place.path, name)).includes(text))
   expect(holds('hush')).not.toEqual([])
-  expect(await store.purgeUser('ann-hush', 0)).toEqual({ purged: 1, next: undefined })
+  let from: number | undefined = 0
+  while (from !== undefined) ({ next: from } = await store.purgeUser('ann-hush', from))
   expect(holds('hush')).toEqual([])
   await store.close()
 })

@@ -44,6 +44,40 @@ test.skipIf(!canRun('prlimit', '--version'))('a file that may grow no more: the 
   }
 })
 
+test.skipIf(!canRun('prlimit', '--version'))(
+  'what is being sent of a deleted user is told, also if there is no room to rewrite the file',
+  async () => {
+    await using place = await folder()
+    const limit = (size: string): void => {
+      execFileSync('prlimit', ['--pid', `${process.pid}`, `--fsize=${size}:`])
+    }
+    const url = `sqlite:${place.path}/store.db`
+    let store = await openStore(url)
+    for (let n = 0; n < 10; n++)
+      await store.put(Array.from({ length: 50 }, (_, i) => large(`filler ${n} ${i}`)))
+    // The log begins anew, so that there is room for the deletion itself.
+    await store.close()
+    store = await openStore(url)
+    const [id] = await store.put([newDelivery({ user: 'bob', state: 'leased' })])
+    const told: number[] = []
+    store.onRemoved((ids) => told.push(...ids))
+    const purge = async () => {
+      let from: number | undefined = 0
+      while (from !== undefined) ({ next: from } = await store.purgeUser('bob', from))
+    }
+    limit(`${2 * MB}`)
+    try {
+      await expect(purge()).rejects.toMatchObject({ code: 'full' })
+    } finally {
+      limit('unlimited')
+    }
+    expect(told).toEqual([id])
+    await purge()
+    expect(await store.hasUser('bob')).toBe(false)
+    await store.close()
+  },
+)
+
 async function fillAndRecover(url: string, makeRoom: () => void): Promise<void> {
   const full = expect.objectContaining({ code: 'full' }) as unknown
   const store = await openStore(url)
