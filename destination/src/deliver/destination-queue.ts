@@ -130,7 +130,7 @@ export class DestinationQueue {
         this.#count('fresh', 'coming', 1)
         return 'leased'
       }
-      if (this.#roomAhead() > 0) {
+      if (this.#roomAhead('fresh') > 0) {
         this.expectAhead(1)
         return 'ahead'
       }
@@ -201,11 +201,10 @@ export class DestinationQueue {
     let left = most
     for (const lane of LANES) {
       if (left < 1 || !this.#isToClaim(lane)) continue
-      const room = this.#room(lane)
-      const all = lane === 'fresh' ? Math.max(0, room) + this.#roomAhead() : room
-      const limit = Math.min(all, MAX_CLAIM)
-      if (limit <= 0 || limit < this.#leastClaim(lane)) continue
-      const claim = this.#claim({ lane }, Math.min(limit, left), room)
+      const room = this.#roomToClaim(lane)
+      if (room === -Infinity) continue
+      const all = Math.max(0, room) + this.#roomAhead(lane)
+      const claim = this.#claim({ lane }, Math.min(all, MAX_CLAIM, left), room)
       claims.push(claim)
       left -= claim.limit
     }
@@ -322,11 +321,9 @@ export class DestinationQueue {
   /** Whether it would claim something if its tenant had room. */
   get wantsRoom(): boolean {
     if (!this.tenant || !this.hasWaiting) return false
-    const own = this.#ownRoom()
-    if (this.isDown) return own > 0
-    const least = Math.max(1, this.#leastClaim())
-    if (this.#takesTurns) return own >= least
-    return LANES.some((lane) => this.#isToClaim(lane) && this.#room(lane, own) >= least)
+    if (this.isDown) return this.#ownRoom() > 0
+    if (this.#takesTurns) return this.#roomToClaim() > 0
+    return LANES.some((lane) => this.#isToClaim(lane) && this.#roomToClaim(lane, Infinity) > 0)
   }
 
   #count(lane: Lane, what: 'coming' | 'underWay', deliveries: number): void {
@@ -360,26 +357,34 @@ export class DestinationQueue {
   }
 
   /**
-   * Whether the lanes take turns instead of keeping shares. With room for a few requests, no share of it can be kept. Where
-   * a rate decides, requests hardly overlap, so there is nothing that a share could be kept of. Where the room of the tenant
-   * decides, others wait for it, so none of it is kept unused.
+   * Whether the lanes take turns instead of keeping shares. The endpoint with the most room decides. With room for a few requests,
+   * no share of it can be kept. Where a rate decides, requests hardly overlap, so there is nothing that a share could be kept
+   * of. Where the room of the tenant decides, others wait for it, so none of it is kept unused.
    */
   get #takesTurns(): boolean {
-    const limit = this.#limit()
-    if (limit < MIN_SHARED || this.tenant?.isShort(this, limit * this.width) === true) return true
+    let most = -Infinity
+    let limit = 0
+    let isPaced = true
     for (const endpoint of this.endpoints) {
-      if (endpoint.isAvailable && !endpoint.isPaced) return false
+      if (!endpoint.isAvailable) continue
+      const room = endpoint.room()
+      const own = endpoint.limit()
+      if (room < most || (room === most && own <= limit)) continue
+      most = room
+      limit = own
+      isPaced = endpoint.isPaced
     }
-    return true
+    return isPaced || limit < MIN_SHARED || this.tenant?.isShort(this, limit * this.width) === true
   }
 
   /** Claims for the lanes that have something, each request in turn. */
   #turns(most: number): Claim[] {
-    const room = Math.min(this.#freeRoom(), MAX_CLAIM, most)
     const waiting = LANES.filter((lane) => this.#isToClaim(lane))
     // What ends while the store answers is claimed together, so that a tenant without room makes no more claims than others.
-    const isWorthIt = this.#ownRoom() >= this.#leastClaim()
-    if (waiting.length === 0 || room < 1 || !isWorthIt) return []
+    const own = this.#roomToClaim()
+    if (waiting.length === 0 || own < 1) return []
+    const room = Math.min(own, this.#tenantRoom(), MAX_CLAIM, most)
+    if (room < 1) return []
     const limits: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
     for (let taken = 0; taken < Math.floor(room); this.#nextTurn++) {
       const lane = TURNS[this.#nextTurn % TURNS.length] ?? 'fresh'
@@ -392,11 +397,28 @@ export class DestinationQueue {
       .map((lane) => this.#claim({ lane }, limits[lane]))
   }
 
-  /** The fewest deliveries that are worth a claim. Where new messages wait in memory, half of them are sent in between. */
-  #leastClaim(lane?: Lane): number {
-    const least = Math.floor(this.#limit() * CLAIM_SHARE)
+  /**
+   * How many deliveries of a lane, or of any, may start at an endpoint where they are worth a claim; `-Infinity` if there is none. Of
+   * several, the one with the most room decides.
+   *
+   * @param most - So many at most, by the room of the tenant.
+   */
+  #roomToClaim(lane?: Lane, most = lane ? this.#tenantRoom() : Infinity): number {
+    const ahead = this.#roomAhead(lane)
+    return this.#most((endpoint) => {
+      const room = lane ? this.#laneRoom(lane, endpoint, most) : this.#ownRoomAt(endpoint)
+      return Math.max(0, room) + ahead >= this.#leastClaim(endpoint, lane) ? room : -Infinity
+    })
+  }
+
+  /**
+   * The fewest deliveries that are worth a claim for an endpoint. Where new messages
+   * wait in memory, half of them are sent in between.
+   */
+  #leastClaim(endpoint: EndpointQueue, lane?: Lane): number {
+    const least = Math.floor(endpoint.limit() * CLAIM_SHARE)
     const ahead = lane === 'fresh' ? Math.floor(this.#mostAhead() / 2) : 0
-    return Math.max(least, Math.min(ahead, MAX_CLAIM))
+    return Math.max(1, Math.min(Math.max(least, ahead), MAX_CLAIM))
   }
 
   #isToClaim(lane: Lane): boolean {
@@ -405,20 +427,28 @@ export class DestinationQueue {
   }
 
   /**
-   * How many deliveries of a lane may start now. The endpoint with the most room decides, so that one that is slow,
+   * How many deliveries of a lane may start now. The endpoint with the most room for them decides, so that one that is slow,
    * busy or recovering does not delay the others.
    */
-  #room(lane: Lane, room = this.#freeRoom()): number {
+  #room(lane: Lane): number {
+    const most = this.#tenantRoom()
+    return this.#most((endpoint) => this.#laneRoom(lane, endpoint, most))
+  }
+
+  /** How many deliveries of a lane an endpoint takes, if there are `most` of them at most. */
+  #laneRoom(lane: Lane, endpoint: EndpointQueue, most: number): number {
+    const room = Math.min(this.#ownRoomAt(endpoint), most)
     if (room <= 0) return room
 
     let left = room
-    for (const other of LANES) if (this.#isKept(lane, other)) left -= this.#unused(other)
+    for (const other of LANES) if (this.#isKept(lane, other)) left -= this.#unused(other, endpoint)
     // The others left this lane its own share, so it keeps nothing of that for them.
-    return left === room ? room : Math.min(room, Math.max(left, this.#unused(lane)))
+    return left === room ? room : Math.min(room, Math.max(left, this.#unused(lane, endpoint)))
   }
 
-  /** How many more new messages may wait in memory. */
-  #roomAhead(): number {
+  /** How many more new messages may wait in memory. Those of other lanes don't. */
+  #roomAhead(lane?: Lane): number {
+    if (lane !== 'fresh') return 0
     return Math.max(0, this.#mostAhead() - this.#ahead.size)
   }
 
@@ -435,21 +465,29 @@ export class DestinationQueue {
     return Math.floor(rate * AHEAD_S)
   }
 
-  /** How many deliveries may start now, of whatever lane. */
-  #freeRoom(): number {
-    const own = this.#ownRoom()
-    return this.tenant && own > 0 ? Math.min(own, this.tenant.roomFor(this)) : own
+  /** How many deliveries may start now by the limit of the tenant. */
+  #tenantRoom(): number {
+    return this.tenant && this.#ownRoom() > 0 ? this.tenant.roomFor(this) : Infinity
   }
 
   /** How many deliveries may start by the limits of the endpoints, without that of the tenant. */
   #ownRoom(): number {
-    const { isDown } = this
-    let room = -Infinity
-    for (const endpoint of this.endpoints) {
-      if (endpoint.isAvailable || isDown) room = Math.max(room, endpoint.room())
-    }
+    return this.#most((endpoint) => this.#ownRoomAt(endpoint))
+  }
+
+  #ownRoomAt(endpoint: EndpointQueue): number {
     const { fresh, backlog, bulk } = this.#lanes
-    return room - fresh.coming - backlog.coming - bulk.coming
+    return endpoint.room() - fresh.coming - backlog.coming - bulk.coming
+  }
+
+  /** The most that one of the endpoints has of something. One that is down or paused does not count, unless all are. */
+  #most(of: (endpoint: EndpointQueue) => number): number {
+    const { isDown } = this
+    let most = -Infinity
+    for (const endpoint of this.endpoints) {
+      if (endpoint.isAvailable || isDown) most = Math.max(most, of(endpoint))
+    }
+    return most
   }
 
   /**
@@ -461,25 +499,11 @@ export class DestinationQueue {
     return LANES.indexOf(other) < LANES.indexOf(lane) || this.#isToClaim(other)
   }
 
-  /** How much of its share a lane does not use now. */
-  #unused(lane: Lane): number {
-    const limit = this.#limit()
+  /** How much of its share of an endpoint a lane does not use now. */
+  #unused(lane: Lane, endpoint: EndpointQueue): number {
+    const limit = endpoint.limit()
     const share = limit < MIN_SHARED ? 0 : Math.max(1, Math.floor(limit * KEPT_SHARES[lane]))
-    const { coming, underWay } = this.#lanes[lane]
-    return Math.max(0, share - coming - underWay)
-  }
-
-  /**
-   * How many requests may be under way at the endpoint that takes the most. One that is down or paused does not count: what it
-   * would take says nothing about the others.
-   */
-  #limit(): number {
-    const { isDown } = this
-    let limit = 0
-    for (const endpoint of this.endpoints) {
-      if (endpoint.isAvailable || isDown) limit = Math.max(limit, endpoint.limit())
-    }
-    return limit
+    return Math.max(0, share - this.#lanes[lane].coming - endpoint.requestsOf(lane))
   }
 }
 

@@ -1,4 +1,4 @@
-import type { DeliveryId } from '../model/delivery.js'
+import type { DeliveryId, Lane } from '../model/delivery.js'
 import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import type { Poster } from '../post/poster.js'
@@ -22,6 +22,8 @@ const LEAST_MAX_WAITING = 128
 export interface EndpointRequest {
   /** The delivery that it is for. */
   id: DeliveryId
+  /** The lane that the delivery came from. */
+  lane: Lane
   body: Buffer
   headers: HeaderList
   /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
@@ -45,6 +47,8 @@ export class EndpointQueue {
   readonly #now: () => number
   #waiting: Waiting[] = []
   #isRetired = false
+  /** The requests of each lane, under way or waiting. */
+  readonly #requests: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
@@ -83,6 +87,11 @@ export class EndpointQueue {
     return breaker.inFlight + Math.min(breaker.room(this.#now()), pace.burst)
   }
 
+  /** How many requests of a lane are under way, or wait for their turn. */
+  requestsOf(lane: Lane): number {
+    return this.#requests[lane]
+  }
+
   /** How many requests it takes in a second, as far as is known. */
   get recentRate(): number {
     return this.pace.recentRate(this.#now())
@@ -111,10 +120,12 @@ export class EndpointQueue {
     if (this.#isRetired) {
       setImmediate(done, this.#unsentNow())
     } else if (this.room() > 0) {
+      this.#requests[request.lane]++
       this.#send(request, done)
     } else if (this.#isHopeless()) {
       setImmediate(done, this.#unsentNow())
     } else {
+      this.#requests[request.lane]++
       this.#waiting.push({ request, done, since: this.#now() })
     }
   }
@@ -133,7 +144,7 @@ export class EndpointQueue {
     const withdrawn = this.#waiting.filter(({ request }) => ids.has(request.id))
     if (withdrawn.length === 0) return
     this.#waiting = this.#waiting.filter(({ request }) => !ids.has(request.id))
-    for (const { done } of withdrawn) done(this.#unsentNow())
+    for (const one of withdrawn) this.#drop(one)
   }
 
   /**
@@ -148,9 +159,7 @@ export class EndpointQueue {
     const latest = this.breaker.isOpen ? Infinity : this.#now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)
     const count = kept < 0 ? this.#waiting.length : kept
-    for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) {
-      done(this.#unsentNow())
-    }
+    for (const one of this.#waiting.splice(0, Math.min(count, SLICE))) this.#drop(one)
     if (count > SLICE) {
       setImmediate(() => {
         this.sweep(maxWaitMs)
@@ -164,11 +173,19 @@ export class EndpointQueue {
     return Math.min(this.breaker.room(now), this.pace.room(now))
   }
 
-  #send({ body, headers, wasTried }: EndpointRequest, done: (outcome: Outcome) => void): void {
+  /** A request that waited is not sent. */
+  #drop({ request, done }: Waiting): void {
+    this.#requests[request.lane]--
+    done(this.#unsentNow())
+  }
+
+  #send(request: EndpointRequest, done: (outcome: Outcome) => void): void {
+    const { body, headers, lane, wasTried } = request
     const startedAt = this.#now()
     const period = this.breaker.start()
     this.pace.start(startedAt)
     this.poster.post(body, headers, (outcome) => {
+      this.#requests[lane]--
       this.#end(period, startedAt, wasTried, outcome)
       done(outcome)
     })

@@ -36,7 +36,7 @@ export function send(
   endpoints: readonly Receiver[],
   { ended, answered, isRecalled }: Sending,
 ): void {
-  const { id, refusedBy } = delivery
+  const { id, lane, refusedBy } = delivery
   const receivers =
     refusedBy.length === 0
       ? endpoints
@@ -53,7 +53,8 @@ export function send(
   for (const receiver of receivers) {
     const { url } = receiver.endpoint
     const post = (signing: Signing, [secret, ...others]: readonly (string | undefined)[]) => {
-      receiver.post({ id, body, headers: headersFor(signing, secret), wasTried }, (outcome) => {
+      const headers = headersFor(signing, secret)
+      receiver.post({ id, lane, body, headers, wasTried }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
         const now = signingNow()
         const next = now === signing ? others : now.secretsFor(url)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { LANES } from '../../src/store/states.js'
-import type { Claim, Delivery } from '../../src/model/delivery.js'
+import type { Claim, Delivery, Lane } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
@@ -39,9 +39,13 @@ function setUp(...caps: number[]) {
   const webhooks = queues.map(({ endpoint }) => endpoint)
   const destination = { name: 'crm', sources: [], enabled: true, sharedSecret: undefined, webhooks }
   const queue = new DestinationQueue(destination, queues, clock)
-  const post = (i: number, done: (code: OutcomeCode) => void = () => undefined) => {
+  const post = (
+    i: number,
+    done: (code: OutcomeCode) => void = () => undefined,
+    lane: Lane = 'fresh',
+  ) => {
     queues[i]?.post(
-      { id: 1, body: Buffer.from('{}'), headers: [], wasTried: false },
+      { id: 1, lane, body: Buffer.from('{}'), headers: [], wasTried: false },
       ({ code }) => {
         done(code)
       },
@@ -437,6 +441,42 @@ describe('claims', () => {
     for (let i = 0; i < busy; i++) post(1)
     queue.noteDue('backlog', 0)
     expect(queue.claims()).toMatchObject([{ lane: 'backlog', limit: (caps[0] ?? 0) * 0.75 }])
+  })
+
+  test.each([
+    { of: 'has its own share of bulk work under way', busy: 64 },
+    { of: 'has more than it takes', busy: 200 },
+  ])('of bulk work are made for an endpoint that takes few beside one that $of', ({ busy }) => {
+    const { queue, post, lookOnce } = setUp(128, 10)
+    lookOnce()
+    for (let i = 0; i < busy; i++) post(0, undefined, 'bulk')
+    queue.noteDue('bulk', 0)
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'bulk', limit: 6 }])
+  })
+
+  test.each([64, 200])(
+    'of bulk work are made for an endpoint that recovers beside one that has %i requests',
+    (busy) => {
+      const { queue, post, endpoints, fail, wait, lookOnce } = setUp(128, 128)
+      lookOnce()
+      fail(1)
+      wait(1_000)
+      post(1)
+      endpoints[1]?.answer('delivered')
+      for (let i = 0; i < busy; i++) post(0, undefined, 'bulk')
+      queue.noteDue('bulk', 0)
+      expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'bulk', limit: 2 }])
+    },
+  )
+
+  test('leave each lane its share of an endpoint, whatever another one has of that lane', () => {
+    const { queue, post, endpoints, lookOnce } = setUp(128, 8)
+    lookOnce()
+    for (let i = 0; i < 200; i++) post(0, undefined, 'backlog')
+    queue.noteDue('backlog', 0)
+    const places = Array.from({ length: 8 }, () => queue.place())
+    expect(places.filter((state) => state === 'leased')).toHaveLength(6)
+    expect(endpoints[1]?.held).toEqual([])
   })
 
   test('of the backlog are made while the other endpoint recovers', () => {

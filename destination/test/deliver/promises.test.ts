@@ -154,6 +154,46 @@ describe('a fast endpoint beside a slow one', () => {
   )
 })
 
+describe('an endpoint of which messages wait', () => {
+  const SLOW: Behaviour = () => ({ code: 'delivered', afterMs: 4_500 })
+  const FAST: Behaviour = () => ({ code: 'delivered', afterMs: 20 })
+
+  /** How many requests the endpoint with the highest number gets in these seconds, of which the first 10 do not count. */
+  async function rateOf(
+    endpoints: { concurrency?: number; rateLimit?: number; behave: Behaviour }[],
+    seconds: number,
+    isBulk: boolean,
+  ) {
+    const world = createWorld(
+      endpoints.map(({ behave, concurrency = 128, ...limit }, n) => ({
+        settings: { ...endpointOf(concurrency, n), ...limit },
+        behave,
+      })),
+      randomFrom(1),
+    )
+    await world.pass(250)
+    for (let i = 0; i < 12_000; i++) world.arrive(`m${i}`, isBulk)
+    await world.pass(seconds * 1_000)
+    const { url } = endpointOf(1, endpoints.length - 1)
+    const counted = world.requests.filter((one) => one.url === url && one.at > 10_000)
+    await world.close()
+    return counted.length / (seconds - 10)
+  }
+
+  test.each([
+    { concurrency: 2, isBulk: true },
+    { concurrency: 10, isBulk: true },
+    { concurrency: 10, isBulk: false },
+    { rateLimit: 40, isBulk: true },
+    { rateLimit: 40, isBulk: false },
+  ])('gets most of its rate beside a slow one that takes more at once: %o', async (given) => {
+    const { isBulk, ...limit } = given
+    const endpoint = { ...limit, behave: FAST }
+    const alone = await rateOf([endpoint], 30, isBulk)
+    expect(await rateOf([{ behave: SLOW }, endpoint], 30, isBulk)).toBeGreaterThan(0.7 * alone)
+  })
+})
+
 describe('an endpoint that takes a number of requests per second, and answers the others 429', () => {
   /** A token bucket of one second. */
   function limited(
