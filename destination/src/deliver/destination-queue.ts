@@ -412,11 +412,11 @@ export class DestinationQueue {
   }
 
   /**
-   * The fewest deliveries that are worth a claim for an endpoint. Where new messages
+   * The fewest deliveries that are worth a claim for an endpoint. Its pace never gives it more than a burst at once. Where new messages
    * wait in memory, half of them are sent in between.
    */
   #leastClaim(endpoint: EndpointQueue, lane?: Lane): number {
-    const least = Math.floor(endpoint.limit() * CLAIM_SHARE)
+    const least = Math.floor(Math.min(endpoint.limit(), endpoint.pace.burst) * CLAIM_SHARE)
     const ahead = lane === 'fresh' ? Math.floor(this.#mostAhead() / 2) : 0
     return Math.max(1, Math.min(Math.max(least, ahead), MAX_CLAIM))
   }

@@ -192,6 +192,14 @@ describe('an endpoint of which messages wait', () => {
     const alone = await rateOf([endpoint], 30, isBulk)
     expect(await rateOf([{ behave: SLOW }, endpoint], 30, isBulk)).toBeGreaterThan(0.7 * alone)
   })
+
+  test.each([10, 20, 100])(
+    'gets its rateLimit of %i per second, although its answers take long',
+    async (rateLimit) => {
+      const endpoint = { concurrency: 1_000, rateLimit, behave: SLOW }
+      expect(await rateOf([endpoint], 30, true)).toBeGreaterThan(0.95 * rateLimit)
+    },
+  )
 })
 
 describe('an endpoint that takes a number of requests per second, and answers the others 429', () => {
