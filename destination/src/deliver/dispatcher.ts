@@ -130,6 +130,7 @@ export class Dispatcher {
     for (const queue of former.values()) {
       if (this.#isUsed(queue)) continue
       queue.tenant?.leave(queue)
+      this.#behind.delete(queue)
       // Those that come after it take the new settings.
       this.#giveUp(queue, true)
     }
@@ -190,7 +191,7 @@ export class Dispatcher {
     for (const queue of this.#behind) {
       sum += queue.behind
       const isWaitedFor = queue.hasWaiting || queue.hasAhead
-      if (!isWaitedFor || !this.#isUsed(queue)) this.#behind.delete(queue)
+      if (!isWaitedFor) this.#behind.delete(queue)
     }
     return sum
   }
@@ -202,12 +203,19 @@ export class Dispatcher {
     else {
       this.#room.expect(-queue.width)
       queue.expectAhead(-1)
+      this.#dropIfIdle(queue)
     }
   }
 
   #releaseRoom(queue: DestinationQueue, lane: Lane, room: number): void {
     this.#room.expect(-room)
     queue.releaseRoom(lane)
+    this.#dropIfIdle(queue)
+  }
+
+  /** A queue that has nothing under way any more does not take part in the room of the process. */
+  #dropIfIdle(queue: DestinationQueue): void {
+    if (queue.underWay === 0) this.#busy.delete(queue)
   }
 
   /** Deliveries under way. */
@@ -403,6 +411,7 @@ export class Dispatcher {
       )
       if (largest > 0) queue.weight = Math.max(largest, Math.floor((queue.weight ?? 0) / 2))
       const { hasMore, withoutRoom } = queue.claimed(claim, claimed.length)
+      if (claimed.length === 0) this.#dropIfIdle(queue)
       if (hasMore) this.#note(queue)
       this.#noteTenant(queue)
       if (withoutRoom > 0)
@@ -495,7 +504,7 @@ export class Dispatcher {
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
       if ('delayMs' in next) queue.noteDue(next.state, next.delayMs)
       queue.end(delivery.lane, room)
-      if (queue.underWay === 0) this.#busy.delete(queue)
+      this.#dropIfIdle(queue)
       this.#end(queue, room)
     }
     // An endpoint that has answered has room for the next message, although a slower one still has this one.

@@ -233,6 +233,24 @@ describe('deliveries of all destinations together', () => {
     dispatcher.stop()
   })
 
+  test('have the part of one whose last message was not stored after all', async () => {
+    const { add, dispatcher, held, done, queues } = setUp(['a', 'b'], 0, 8)
+    const due = (name: string, count: number) => {
+      add(name, count)
+      queues.find(({ destination }) => destination.name === name)?.noteDue('backlog', 0)
+    }
+    due('a', 1)
+    await expect.poll(() => held.length).toBe(1)
+    const placement = dispatcher.place('a')
+    expect(placement.state).toBe('leased')
+    held.splice(0)[0]?.end()
+    await expect.poll(() => done.length).toBe(1)
+    dispatcher.notPlaced(placement)
+    due('b', 100)
+    await expect.poll(() => countOf(held, 'b')).toBe(8)
+    dispatcher.stop()
+  })
+
   test('all go on while one destination never answers', async () => {
     const { dispatcher, held, done } = setUp(names, 100, 8)
     let most = 0
@@ -404,6 +422,19 @@ describe('messages that wait in memory', () => {
     expect(dispatcher.behind()).toBe(0)
     dispatcher.stop()
   })
+})
+
+test('new messages of former settings do not count as waiting for this process', () => {
+  const { dispatcher, queues } = setUp(['a'], 0, 8)
+  const placement = dispatcher.place('a')
+  expect(placement.state).toBe('fresh')
+  dispatcher.placed(placement, {
+    ...{ id: 1_000, attempt: 1, attemptsBefore: 0, messageId: '1', source: 'web', lane: 'fresh' },
+    ...{ destination: 'a', type: 'track', body: '{}', sinceFirstMs: 0, refusedBy: [] },
+  })
+  dispatcher.use([], [...unusedEndpoints(queues, [])])
+  expect(dispatcher.behind()).toBe(0)
+  dispatcher.stop()
 })
 
 describe('a destination whose settings change during a rotation', () => {
