@@ -212,8 +212,8 @@ export const MUTANTS = [
       name: 'the endpoint with the least room decides',
       says: /progress: /,
       file: 'dist/deliver/destination-queue.js',
-      find: 'room = Math.max(room, endpoint.room());',
-      put: 'room = room === -Infinity ? endpoint.room() : Math.min(room, endpoint.room());',
+      find: 'most = Math.max(most, of(endpoint));',
+      put: 'most = most === -Infinity ? of(endpoint) : Math.min(most, of(endpoint));',
     },
     {
       name: 'the longest Retry-After of all endpoints decides',
