@@ -22,6 +22,19 @@ export default tseslint.config(
     },
   },
   {
+    files: ['src/**', 'destination/src/**', 'destination/page/**'],
+    rules: {
+      // TypeScript does not look for wrong names of fields through a spread.
+      'no-restricted-syntax': [
+        'error',
+        {
+          selector: 'ObjectExpression > SpreadElement > ObjectExpression',
+          message: 'List the fields.',
+        },
+      ],
+    },
+  },
+  {
     files: ['src/**'],
     rules: {
       // Fake timers of an application's tests do not reach those of runtime.ts.

@@ -72,7 +72,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
         signal: controller.signal,
       }
       // node-fetch, which is cross-fetch on Node, takes an agent beyond the standard: to keep connections open.
-      const response = await fetch(url, agent ? { ...init, ...{ agent } } : init)
+      const response = await fetch(url, agent ? ({ ...init, agent } as FetchInit) : init)
       head = readHead(response)
       if (head.isConsumed) return { ...head, body }
       const stop = () => {

@@ -113,7 +113,8 @@ export async function send<T>(
   if (actor.value !== '') headers.set('X-Actor', actor.value)
   if (body !== undefined) headers.set('content-type', 'application/json')
   const response = await request(`${API}${path}`, {
-    ...{ method, headers },
+    method,
+    headers,
     ...(body !== undefined && { body: JSON.stringify(body) }),
   })
   return readJson(response)

@@ -17,9 +17,14 @@ import { WebhookFields } from './webhook-fields.js'
 
 /** How destinations are created and changed. A new one is disabled, so that it can be tested first. */
 export const DESTINATION_PLAN: Plan<DestinationForm> = {
-  ...{ kind: 'destination', empty: NO_DESTINATION, initial: { enabled: false } },
-  ...{ formOf: destinationForm, settingsOf: destinationSettings, mistakesIn },
-  ...{ fieldsOf: destinationFields, Inputs },
+  kind: 'destination',
+  empty: NO_DESTINATION,
+  initial: { enabled: false },
+  formOf: destinationForm,
+  settingsOf: destinationSettings,
+  mistakesIn,
+  fieldsOf: destinationFields,
+  Inputs,
 }
 
 function Inputs({ form, change, report }: InputsProps<DestinationForm>) {

@@ -68,7 +68,10 @@ function Details({
 }) {
   const { name, now, chart } = found
   const news = sentences({
-    ...{ now, sources: [], formerDestinations: [], histories: found.histories },
+    now,
+    sources: [],
+    formerDestinations: [],
+    histories: found.histories,
     destinations: [found],
   })
   return (

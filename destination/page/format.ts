@@ -2,8 +2,14 @@ const number = new Intl.NumberFormat('en')
 const time = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' })
 const minute = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short' })
 const exact = new Intl.DateTimeFormat('en-GB', {
-  ...{ day: 'numeric', month: 'long', year: 'numeric', hour: '2-digit', minute: '2-digit' },
-  ...{ second: '2-digit', fractionalSecondDigits: 3, timeZoneName: 'short' },
+  day: 'numeric',
+  month: 'long',
+  year: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  fractionalSecondDigits: 3,
+  timeZoneName: 'short',
 })
 const zoned = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', timeZoneName: 'short' })
 const hour = new Intl.DateTimeFormat('en-GB', {

@@ -14,7 +14,11 @@ export async function readPortal(query: string, abort?: AbortSignal): Promise<Ov
   tenant.value = own
   return {
     ...rest,
-    ...{ version: '', startedAt: rest.now, store: 'sqlite', role: '', retentionMs: 0 },
+    version: '',
+    startedAt: rest.now,
+    store: 'sqlite',
+    role: '',
+    retentionMs: 0,
     access: 'operator',
     formerDestinations: [],
     totals: { ...totals, callsPerSecond: 0 },

@@ -58,7 +58,8 @@ function Steps({ opened }: { opened: OpenReplay }) {
   const isSending = useSignal(false)
   const count = async () => {
     const counted = await post<Replayed>('/replay', {
-      ...{ ...request, dryRun: true },
+      ...request,
+      dryRun: true,
       asOf: opened.asOf,
     })
     opened.asOf = counted.asOf

@@ -66,28 +66,41 @@ export interface FilterForm {
 }
 
 export const NO_WEBHOOK: WebhookForm = {
-  ...{ url: '', keptFor: '', headers: [], concurrency: '128', requestsPerSecond: '' },
+  url: '',
+  keptFor: '',
+  headers: [],
+  concurrency: '128',
+  requestsPerSecond: '',
 }
 
 export const NO_FILTER: FilterForm = { sources: [], types: [], allow: '', deny: '', where: '' }
 
 export const NO_SOURCE: SourceForm = {
-  ...{ name: '', tenant: '', rateLimit: { callsPerSecond: '', burst: '' } },
+  name: '',
+  tenant: '',
+  rateLimit: { callsPerSecond: '', burst: '' },
 }
 
 export const NO_TENANT: TenantForm = {
-  ...{ name: '', title: '', portal: false },
+  name: '',
+  title: '',
+  portal: false,
   quotas: { callsPerSecond: '', burst: '', waiting: '', concurrency: '' },
 }
 
 export const NO_DESTINATION: DestinationForm = {
-  ...{ name: '', tenant: '', sources: [], webhooks: [NO_WEBHOOK], filters: [] },
+  name: '',
+  tenant: '',
+  sources: [],
+  webhooks: [NO_WEBHOOK],
+  filters: [],
 }
 
 export function sourceForm(settings: Fields): SourceForm {
   const { callsPerSecond, burst } = fieldsOf(settings['rateLimit'])
   return {
-    ...{ name: text(settings['name']), tenant: text(settings['tenant']) },
+    name: text(settings['name']),
+    tenant: text(settings['tenant']),
     rateLimit: { callsPerSecond: text(callsPerSecond), burst: text(burst) },
   }
 }
@@ -102,7 +115,8 @@ export function sourceSettings({ tenant, rateLimit }: SourceForm, settings: Fiel
 
 export function destinationForm(settings: Fields): DestinationForm {
   return {
-    ...{ name: text(settings['name']), tenant: text(settings['tenant']) },
+    name: text(settings['name']),
+    tenant: text(settings['tenant']),
     sources: textsIn(settings['sources']),
     webhooks: listIn(settings['webhooks']).map(webhookForm),
     filters: listIn(settings['filters']).map(filterForm),
@@ -116,7 +130,9 @@ export function destinationSettings(
 ): Fields {
   return {
     ...settings,
-    ...{ tenant: given(tenant), sources, webhooks: webhooks.map(webhookSettings) },
+    tenant: given(tenant),
+    sources,
+    webhooks: webhooks.map(webhookSettings),
     filters: filters.length === 0 ? undefined : filterSettings(filters),
   }
 }
@@ -124,7 +140,8 @@ export function destinationSettings(
 export function tenantForm(settings: Fields): TenantForm {
   const quotas = fieldsOf(settings['quotas'])
   return {
-    ...{ name: text(settings['name']), title: text(settings['title']) },
+    name: text(settings['name']),
+    title: text(settings['title']),
     quotas: Object.fromEntries(QUOTAS.map((quota) => [quota, text(quotas[quota])])) as Record<
       Quota,
       string
@@ -140,7 +157,8 @@ export function tenantSettings(
 ): Fields {
   const limits = QUOTAS.filter((quota) => quotas[quota].trim() !== '')
   return {
-    ...{ ...settings, title: given(title) },
+    ...settings,
+    title: given(title),
     quotas:
       limits.length === 0
         ? undefined
@@ -151,9 +169,11 @@ export function tenantSettings(
 
 function webhookForm({ url, headers, concurrency, rateLimit }: Fields): WebhookForm {
   return {
-    ...{ url: text(url), keptFor: text(url) },
+    url: text(url),
+    keptFor: text(url),
     headers: Object.entries(fieldsOf(headers)).map(([name, value]) => ({
-      ...{ name, keptAs: value === HIDDEN ? name : '' },
+      name,
+      keptAs: value === HIDDEN ? name : '',
       value: value === HIDDEN ? '' : text(value),
     })),
     concurrency: text(concurrency),

@@ -14,8 +14,15 @@ export type Kind = ManagedSetting['kind']
 
 /** The parts of the settings, in words. */
 export const PARTS: Readonly<Record<string, string>> = {
-  ...{ name: 'Name', tenant: 'Tenant', title: 'Title', quotas: 'Quotas', portal: 'Portal' },
-  ...{ rateLimit: 'Rate limit', sources: 'Sources', webhooks: 'Endpoints', filters: 'Filters' },
+  name: 'Name',
+  tenant: 'Tenant',
+  title: 'Title',
+  quotas: 'Quotas',
+  portal: 'Portal',
+  rateLimit: 'Rate limit',
+  sources: 'Sources',
+  webhooks: 'Endpoints',
+  filters: 'Filters',
 }
 
 /** What somebody has done, before the name of what it was done to. */
@@ -33,7 +40,10 @@ export const ACTIONS: Readonly<Record<AuditEntry['action'], string>> = {
 export const SECRETS: Readonly<Record<Kind, readonly SecretWords[]>> = {
   source: [
     {
-      ...{ field: 'writeKey', label: 'Write key', noun: 'key', isNeeded: true },
+      field: 'writeKey',
+      label: 'Write key',
+      noun: 'key',
+      isNeeded: true,
       use: 'Clients send it with each request.',
       change: 'every client uses the new key',
       cost: (gone) => `Clients that use the ${gone} one are answered 401.`,
@@ -41,13 +51,19 @@ export const SECRETS: Readonly<Record<Kind, readonly SecretWords[]>> = {
   ],
   destination: [
     {
-      ...{ field: 'sharedSecret', label: 'Shared secret', noun: 'secret', isNeeded: false },
+      field: 'sharedSecret',
+      label: 'Shared secret',
+      noun: 'secret',
+      isNeeded: false,
       use: 'It signs each request with the header X-Signature.',
       change: 'the receiver knows the new secret',
       cost: (gone) => `Receivers that only know the ${gone} one refuse every request.`,
     },
     {
-      ...{ field: 'webhookSecret', label: 'Webhook secret', noun: 'secret', isNeeded: false },
+      field: 'webhookSecret',
+      label: 'Webhook secret',
+      noun: 'secret',
+      isNeeded: false,
       use: 'It signs each request as Standard Webhooks say, with the header webhook-signature.',
       change: 'the receiver knows the new secret',
       cost: (gone) => `Receivers that only know the ${gone} one refuse every request.`,

@@ -77,7 +77,9 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
     item.value = changed
   }
   const editor = {
-    ...{ item: found, isReadOnly, onNewer: change },
+    item: found,
+    isReadOnly,
+    onNewer: change,
     onSaved: (changed: SettingChanged) => {
       keepFresh(changed)
       change(changed.item)

@@ -11,9 +11,14 @@ import { TenantField } from './tenant-field.js'
 
 /** How sources are created and changed. */
 export const SOURCE_PLAN: Plan<SourceForm> = {
-  ...{ kind: 'source', empty: NO_SOURCE, initial: {} },
-  ...{ formOf: sourceForm, settingsOf: sourceSettings, mistakesIn: () => [] },
-  ...{ fieldsOf: () => SOURCE_FIELDS, Inputs },
+  kind: 'source',
+  empty: NO_SOURCE,
+  initial: {},
+  formOf: sourceForm,
+  settingsOf: sourceSettings,
+  mistakesIn: () => [],
+  fieldsOf: () => SOURCE_FIELDS,
+  Inputs,
 }
 
 function Inputs({ form: { tenant, rateLimit }, change }: InputsProps<SourceForm>) {

@@ -12,9 +12,14 @@ import {
 
 /** How tenants are created and changed. */
 export const TENANT_PLAN: Plan<TenantForm> = {
-  ...{ kind: 'tenant', empty: NO_TENANT, initial: {} },
-  ...{ formOf: tenantForm, settingsOf: tenantSettings, mistakesIn: () => [] },
-  ...{ fieldsOf: () => TENANT_FIELDS, Inputs },
+  kind: 'tenant',
+  empty: NO_TENANT,
+  initial: {},
+  formOf: tenantForm,
+  settingsOf: tenantSettings,
+  mistakesIn: () => [],
+  fieldsOf: () => TENANT_FIELDS,
+  Inputs,
 }
 
 const WORDS: Readonly<Record<Quota, readonly [label: string, hint: string]>> = {

@@ -163,7 +163,10 @@ async function connect(
     events.serverChanged(state)
   })
   const deliverer = await Deliverer.join({
-    ...{ store, events, isDelivering, now },
+    store,
+    events,
+    isDelivering,
+    now,
     wall: store.clock.wall,
     maxUnderWay: underWayLimit(),
   })
@@ -203,19 +206,17 @@ async function connect(
   const changes = new Changes({ store, managed, follower, pauses })
   const recordParts = { store, managed, follower, pauses, changes }
   const servers = createServers(live.current, collector, readiness, {
-    ...{
-      store,
-      enqueue,
-      dispatcher,
-      log,
-      role,
-      changes,
-      managed,
-      pauses,
-      settings,
-      now,
-      ...observing,
-    },
+    store,
+    enqueue,
+    dispatcher,
+    log,
+    role,
+    changes,
+    managed,
+    pauses,
+    settings,
+    now,
+    ...observing,
     clock: store.clock,
     queues: () => deliverer.queues,
     readCall: (given) => readCall(given, Date.now()),

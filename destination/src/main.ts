@@ -29,9 +29,16 @@ const migrate: typeof migrateStore = async (...given) =>
   (await import('./operate/migrate.js')).migrateStore(...given)
 
 const commands = allCommands({
-  ...{ start, examine: find, open, show: shownTrace, readDestinations, migrate },
+  start,
+  examine: find,
+  open,
+  show: shownTrace,
+  readDestinations,
+  migrate,
   readPauses: (store) => Pauses.open(store),
-  ...{ balanced, shareOf, plannedAttempts },
+  balanced,
+  shareOf,
+  plannedAttempts,
 })
 
 const finish = watchOutput()

@@ -90,7 +90,9 @@ export class Monitor {
       },
     })
     this.#limit = new DeadLetterWatch({
-      ...{ store: parts.store, settings: parts.settings, records: this.#records },
+      store: parts.store,
+      settings: parts.settings,
+      records: this.#records,
       tell: (alert, alerts, note) => this.#tell(alert, alerts, note),
       shown: (time) => this.#shown(time),
       hasStopped: () => this.#isStopped,
@@ -229,8 +231,12 @@ export class Monitor {
       case 'tell': {
         const { streak, afterMs } = action
         const properties = {
-          ...{ endpoint, since: this.#shown(streak.since), failingFor: formatDuration(afterMs) },
-          ...{ code: last?.code ?? null, status: last?.status ?? null, error: last?.error ?? null },
+          endpoint,
+          since: this.#shown(streak.since),
+          failingFor: formatDuration(afterMs),
+          code: last?.code ?? null,
+          status: last?.status ?? null,
+          error: last?.error ?? null,
         }
         const keys = [keyOf(destination, url), streak.since, afterMs]
         const alert: Alert = { name: 'Endpoint Failing', destination, properties, key: keys }

@@ -171,7 +171,9 @@ export function changeOf<Kind extends RecordKind>(
   body: Bodies[Kind] | undefined,
 ): RecordChange {
   return {
-    ...{ kind, name: nameOf(kind, key), version: saved?.version ?? 0 },
+    kind,
+    name: nameOf(kind, key),
+    version: saved?.version ?? 0,
     body: body && JSON.stringify({ key, ...body }),
   }
 }

@@ -549,7 +549,9 @@ function* appliedBy(
 ): Generator<AppliedChange> {
   for (const { kind, name, before, after } of plan) {
     yield {
-      ...{ kind, name, action: after ? (before ? 'update' : 'create') : 'delete' },
+      kind,
+      name,
+      action: after ? (before ? 'update' : 'create') : 'delete',
       changes: changesBetween(kind, before?.value, after?.value),
       generated: dryRun ? {} : (after?.generated ?? {}),
       waiting: after ? 0 : (waiting.get(name) ?? 0),

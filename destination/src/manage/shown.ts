@@ -65,7 +65,8 @@ export function shownSetting(
   const raw = toRaw(kind, value)
   const secrets = SECRET_FIELDS[kind].map((field) => [field, secretsIn(raw, field).length])
   return {
-    ...{ kind, name: value.name },
+    kind,
+    name: value.name,
     origin: version === undefined ? 'file' : 'store',
     version: version ?? null,
     secrets: Object.fromEntries(secrets) as Record<string, number>,

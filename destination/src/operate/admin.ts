@@ -27,7 +27,9 @@ export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
   addPageRoutes(app, () => settings().portal?.frameAncestors ?? [])
   addMetricsRoute(app, { metrics, settings, isKeptLocal, clock })
   addActRoutes(app, {
-    ...{ settings, isKeptLocal, clock },
+    settings,
+    isKeptLocal,
+    clock,
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
     deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
   })

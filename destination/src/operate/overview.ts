@@ -236,7 +236,12 @@ export class Overviews {
     const troubled = await sorted(needy, byHealth)
     const ms = performance.now() - from
     return {
-      ...{ lines, stats, sources, chart: sum.series(), troubled, former },
+      lines,
+      stats,
+      sources,
+      chart: sum.series(),
+      troubled,
+      former,
       inOrder: keptOrders(lines),
       totals: totals.of({ destinations: lines.length, callsPerSecond }),
       until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
@@ -273,7 +278,13 @@ export class Overviews {
     const { bins } = past
     bins.clear()
     const row = {
-      ...{ name, health, failedShare, dead, delivered: 0, failed: 0, p99Ms: null as number | null },
+      name,
+      health,
+      failedShare,
+      dead,
+      delivered: 0,
+      failed: 0,
+      p99Ms: null as number | null,
       waiting: waitingIn(counts),
       url: withoutQuery(webhooks[0]?.url ?? ''),
       moreUrls: webhooks.length - 1,
@@ -291,7 +302,12 @@ export class Overviews {
     const filters = this.parts.filterCounts.of(destination)
     const isBlocked = filters !== null && isBlocking(filters)
     const line = {
-      ...{ destination, row, rank: HEALTHS.indexOf(health), oldestMs, isBlocked, rows },
+      destination,
+      row,
+      rank: HEALTHS.indexOf(health),
+      oldestMs,
+      isBlocked,
+      rows,
       minutes: past.minutes.get(name) ?? NO_ROWS,
     }
     past.totals.add(line, bins)

@@ -175,7 +175,10 @@ async function replay(
     }
   }
   return {
-    ...{ matched, replayed, byDestination: listOf(counts), kept: listOf(kept) },
+    matched,
+    replayed,
+    byDestination: listOf(counts),
+    kept: listOf(kept),
     ...(away.size > 0 && { away: [...away] }),
     dryRun,
     ...(asOf !== undefined && { asOf }),

@@ -116,8 +116,17 @@ const SILENT = 'Not sent, because the endpoint gave no answer to the sample befo
 
 function notSent(type: EventType, messageId: string, found: string): TestedSample {
   return {
-    ...{ type, messageId, verdict: 'not_sent', code: null, status: null, ms: null },
-    ...{ request: null, response: '', responseHeaders: null, found, fix: null },
+    type,
+    messageId,
+    verdict: 'not_sent',
+    code: null,
+    status: null,
+    ms: null,
+    request: null,
+    response: '',
+    responseHeaders: null,
+    found,
+    fix: null,
   }
 }
 
@@ -129,7 +138,14 @@ function testedSample(
   const { verdict, code, status = null, ms, response, headers: responseHeaders = null } = outcome
   const signed = signedBy(destination, secret)
   return {
-    ...{ type, messageId, verdict, code, status, ms, response, responseHeaders },
+    type,
+    messageId,
+    verdict,
+    code,
+    status,
+    ms,
+    response,
+    responseHeaders,
     request: { headers: shownHeaders(endpoint, headers), body, signed },
     found: `${outcome.error ?? `The endpoint answered ${status}.`}${rotation(outcome, refused)}`,
     fix: fixOf(outcome, signed.length > 0) ?? null,

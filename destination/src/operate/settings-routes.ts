@@ -52,7 +52,11 @@ export function addSettingsRoutes(routes: FastifyInstance, parts: SettingsRoutes
     const { settings: wanted, dryRun, prune, waiting } = readApply(bodyOf(request))
     const match = readRevision(request.raw.headers)
     const applied = await changes.apply({
-      ...{ wanted, dryRun, prune, waiting, match },
+      wanted,
+      dryRun,
+      prune,
+      waiting,
+      match,
       actor: actorOf(request),
       check: () => checkAgain(request),
     })

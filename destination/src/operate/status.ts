@@ -80,7 +80,8 @@ export function statusHead(
   return {
     store: isPostgres(store) ? 'postgres' : 'sqlite',
     ...(servers && { servers: servers.list().map(shownServer) }),
-    ...{ role, retentionMs },
+    role,
+    retentionMs,
   }
 }
 

@@ -76,8 +76,19 @@ function messageOf(options: CallOptions): Record<string, unknown> {
   const { user, anonymous, event, group, previous, name, category, properties, traits } = options
   const { context, integrations, timestamp, messageId } = options
   const fields = {
-    ...{ userId: user, anonymousId: anonymous, event, groupId: group, previousId: previous },
-    ...{ name, category, properties, traits, context, integrations, timestamp, messageId },
+    userId: user,
+    anonymousId: anonymous,
+    event,
+    groupId: group,
+    previousId: previous,
+    name,
+    category,
+    properties,
+    traits,
+    context,
+    integrations,
+    timestamp,
+    messageId,
   }
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }

@@ -113,7 +113,8 @@ type OwnOf = (request: FastifyRequest) => Own
 function ownParts({ store, pauses, dispatcher }: PortalParts, scope: () => Scope) {
   return {
     scope,
-    ...{ pauses, dispatcher },
+    pauses,
+    dispatcher,
     settings: () => scope().settings,
     store: storeOf(store, scope),
   }
@@ -142,7 +143,13 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
         mayEditUrls: tenant.portal.editUrls,
       },
       expiresAt: guest.expiresAt,
-      ...{ span, sources, chart, destinations, troubled, histories, rows },
+      span,
+      sources,
+      chart,
+      destinations,
+      troubled,
+      histories,
+      rows,
       found: found.found,
       totals: ownTotals(found.totals),
     }
@@ -170,8 +177,18 @@ function ownTotals(totals: OverviewTotals): PortalTotals {
   const { destinations, byHealth, sources, accepted, rejected } = totals
   const { delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs } = totals
   return {
-    ...{ destinations, byHealth, sources, accepted, rejected },
-    ...{ delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs },
+    destinations,
+    byHealth,
+    sources,
+    accepted,
+    rejected,
+    delivered,
+    failed,
+    p50Ms,
+    p99Ms,
+    waiting,
+    dead,
+    oldestMs,
   }
 }
 

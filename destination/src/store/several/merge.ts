@@ -34,7 +34,9 @@ export interface Answer {
  */
 export function merge(answers: readonly Answer[], before: Places, limit: number): Findings {
   const heads = answers.map(({ number, found }) => ({
-    ...{ number, found, taken: 0 },
+    number,
+    found,
+    taken: 0,
     newest: newestFrom(found?.deliveries ?? []),
   }))
   const deliveries: Summary[] = []

@@ -90,7 +90,9 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
         }
       }
       const parts: ServerParts = {
-        ...{ name, number: identity.number, changed },
+        name,
+        number: identity.number,
+        changed,
         open: async () => enroll(toServerStore(await open())),
       }
       if (store instanceof StoreError) return { parts, store }

@@ -89,7 +89,9 @@ export class Putting {
     if (!this.#takesResults(server)) {
       const message = `server ${server.name}: it does not take the results of attempts.`
       throw new StoreError('failed', message, {
-        ...{ server: server.name, cause: server.error, isUnreachable: server.isAway },
+        server: server.name,
+        cause: server.error,
+        isUnreachable: server.isAway,
       })
     }
     const ids = await this.#putOwn(server, deliveries, share)
