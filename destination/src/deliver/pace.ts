@@ -37,6 +37,9 @@ const PAUSE_MS = 1_000
  */
 const BURST_MS = 300
 
+/** In ms: the time between two ticks. What is left of a request at a tick is kept beside what comes until the next one. */
+const TICK_MS = 250
+
 /** The rate of the answers is measured over this time, in ms. */
 const WINDOW_MS = 1_000
 
@@ -106,7 +109,7 @@ export class Pace {
 
   /** How many requests may start at once if none has started for a while. */
   get burst(): number {
-    return Math.max(1, (this.rate * BURST_MS) / 1_000)
+    return Math.max(this.rate * BURST_MS, 1_000 + this.rate * TICK_MS) / 1_000
   }
 
   /** How many requests may start now. */
