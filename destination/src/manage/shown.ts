@@ -149,7 +149,8 @@ export function restoreHidden(
     if (!former && typeof url === 'string' && hasHidden(url)) {
       const isHiddenWhole = url === `${withoutQuery(url)}?${HIDDEN}`
       // The full URL may be that of an endpoint whose headers are known.
-      isNew = isHiddenWhole && same.length === 0
+      const isKnown = same.length > 0 || known.some((one) => one['url'] === withoutQuery(url))
+      isNew = isHiddenWhole && !isKnown
       const which = same.length === 0 ? 'no endpoint has' : 'more than one endpoint has'
       const message = isHiddenWhole
         ? `expected the full URL, because ${which} this one without its query.`
