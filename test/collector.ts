@@ -1,9 +1,8 @@
 // What the tests have in common: a collector that answers by script, a fetch that does, clients that are
 // closed when their test ends, and ways to wait that take no time of their own.
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { connect, createServer as createTcpServer, type AddressInfo, type Socket } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { inject, onTestFinished, vi } from 'vitest'
 import {
@@ -18,6 +17,7 @@ import {
   type WireMessage,
 } from '../src/index.js'
 import { followClock } from './clock.js'
+import { keepPort } from './ports.js'
 
 interface Envelope {
   batch: WireMessage[]
@@ -213,24 +213,6 @@ export async function startCollector(atEnd = onTestFinished): Promise<Collector>
     keeper?.resetAndDestroy()
   })
   return collector
-}
-
-/**
- * Takes a port for a connection of our own: it refuses those of others, and the system gives it to nobody else.
- * The clients of a shut collector would otherwise reach that of another test.
- */
-async function keepPort(port: number): Promise<Socket> {
-  const server = createTcpServer((peer) => peer.on('error', () => undefined)).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const local = { localAddress: '127.0.0.1', localPort: port }
-  const socket = connect({
-    host: '127.0.0.1',
-    port: (server.address() as AddressInfo).port,
-    ...local,
-  })
-  socket.once('close', () => server.close())
-  await once(socket, 'connect')
-  return socket
 }
 
 function read(request: IncomingMessage, bytes: Buffer): Arrival {

@@ -1,6 +1,5 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { Server } from 'node:http'
 import { once } from 'node:events'
 import { serve } from '@hono/node-server'
 import { afterEach, expect, inject, test, vi } from 'vitest'
@@ -9,6 +8,7 @@ import { startCollector } from './collector.js'
 import { listening } from './webhook/adapters/listen.js'
 import { gateways, serveLambda } from './webhook/adapters/lambda-server.js'
 import { post } from './webhook/adapters/post.js'
+import { freePort } from './ports.js'
 
 const secret = 's3cret'
 const track = { userId: 'u1', event: 'Signed Up', properties: {} }
@@ -21,15 +21,6 @@ afterEach(async () => {
   vi.restoreAllMocks()
   await Promise.all(stops.splice(0).map((stop) => stop()))
 })
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0)
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
 
 async function expectVerdicts(url: string): Promise<void> {
   expect(await post(url, signedRequest('track', track, secret))).toMatchObject({ status: 204 })

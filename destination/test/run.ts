@@ -1,6 +1,5 @@
 // A whole destination for one test: its settings, a function that starts it, and calls to send to it.
 import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
@@ -8,6 +7,8 @@ import { startDestination, type RunningDestination } from '../src/destination.js
 import type { Log } from '../src/observe/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
+
+export { freePort } from '../../test/ports.js'
 
 export const KEY = 'web-key'
 export const ADMIN_TOKEN = 'admin-token-0123456789'
@@ -47,15 +48,6 @@ export const withTheTest: Later = (cleanUp) => {
   onTestFinished(async () => {
     await cleanUp()
   })
-}
-
-/** A port of this machine that nobody listens on now. */
-export async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 export async function endpoint(...script: Answer[]): Promise<TestEndpoint> {

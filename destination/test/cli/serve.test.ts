@@ -15,6 +15,7 @@ import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { startEndpoint } from '../endpoint.js'
 import { emptyFolder, folderWith, run, start, type Ended } from './process.js'
+import { freePort } from '../../../test/ports.js'
 
 type Raw = Record<string, unknown>
 
@@ -79,12 +80,6 @@ async function fullSocket(folder: string): Promise<Socket> {
   await once(socket, 'connect')
   while (socket.write(Buffer.alloc(65_536)));
   return socket
-}
-
-async function freePort(): Promise<number> {
-  await using server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return (server.address() as AddressInfo).port
 }
 
 describe.concurrent('serve', () => {

@@ -11,11 +11,11 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createRequire } from 'node:module'
-import { createServer, type AddressInfo } from 'node:net'
 import { arch, platform, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import pg from 'pg'
+import { freePort } from '../../../../test/ports.js'
 
 // PostgreSQL refuses to run as root. If the tests run as root, the server runs as `nobody`.
 //
@@ -218,13 +218,4 @@ function own(folder: string, deep = true): void {
 function idsOf(user: string): Ids {
   const id = (flag: string) => Number(execFileSync('id', [flag, user], { encoding: 'utf8' }))
   return { uid: id('-u'), gid: id('-g') }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
