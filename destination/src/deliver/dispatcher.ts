@@ -411,7 +411,7 @@ export class Dispatcher {
       )
       if (largest > 0) queue.weight = Math.max(largest, Math.floor((queue.weight ?? 0) / 2))
       const { hasMore, withoutRoom } = queue.claimed(claim, claimed.length)
-      if (claimed.length === 0) this.#dropIfIdle(queue)
+      this.#dropIfIdle(queue)
       if (hasMore) this.#note(queue)
       this.#noteTenant(queue)
       if (withoutRoom > 0)
@@ -449,6 +449,7 @@ export class Dispatcher {
       this.#room.expect(-this.#roomOf(queue, delivery))
       this.#giveBack(delivery, lane)
     }
+    this.#dropIfIdle(queue)
   }
 
   /** A leased delivery is not sent. It goes back to the place in its lane that it had before. */

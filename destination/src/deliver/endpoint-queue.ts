@@ -45,7 +45,10 @@ interface Waiting {
  */
 export class EndpointQueue {
   readonly #now: () => number
-  #waiting: Waiting[] = []
+  /** The requests of new messages that wait. They start before the others, so that retries and bulk work do not delay them. */
+  readonly #fresh: Waiting[] = []
+  /** The other requests that wait. */
+  readonly #others: Waiting[] = []
   #isRetired = false
   /** The requests of each lane, under way or waiting. */
   readonly #requests: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
@@ -78,7 +81,7 @@ export class EndpointQueue {
 
   /** How many requests can start now. It is negative if more requests wait than can start. */
   room(): number {
-    return this.#open() - this.#waiting.length
+    return this.#open() - this.waiting
   }
 
   /** How many requests may be under way at once now. */
@@ -112,7 +115,7 @@ export class EndpointQueue {
 
   /** How many requests wait for their turn. */
   get waiting(): number {
-    return this.#waiting.length
+    return this.#fresh.length + this.#others.length
   }
 
   /** Sends a request, now or when it is its turn. `done` is called once with the outcome, after `post` has returned. */
@@ -122,11 +125,12 @@ export class EndpointQueue {
     } else if (this.room() > 0) {
       this.#requests[request.lane]++
       this.#send(request, done)
-    } else if (this.#isHopeless()) {
+    } else if (this.#isHopeless(request.lane)) {
       setImmediate(done, this.#unsentNow())
     } else {
       this.#requests[request.lane]++
-      this.#waiting.push({ request, done, since: this.#now() })
+      const line = request.lane === 'fresh' ? this.#fresh : this.#others
+      line.push({ request, done, since: this.#now() })
     }
   }
 
@@ -141,10 +145,12 @@ export class EndpointQueue {
 
   /** Requests of these deliveries that wait for their turn are not sent. Their outcome is `endpoint_busy`. */
   withdraw(ids: ReadonlySet<DeliveryId>): void {
-    const withdrawn = this.#waiting.filter(({ request }) => ids.has(request.id))
-    if (withdrawn.length === 0) return
-    this.#waiting = this.#waiting.filter(({ request }) => !ids.has(request.id))
-    for (const one of withdrawn) this.#drop(one)
+    for (const line of [this.#fresh, this.#others]) {
+      const withdrawn = line.filter(({ request }) => ids.has(request.id))
+      if (withdrawn.length === 0) continue
+      line.splice(0, line.length, ...line.filter(({ request }) => !ids.has(request.id)))
+      for (const one of withdrawn) this.#drop(one)
+    }
   }
 
   /**
@@ -154,13 +160,20 @@ export class EndpointQueue {
    * @param maxWaitMs - How long a request may wait.
    */
   sweep(maxWaitMs = MAX_WAIT_MS): void {
-    if (this.#waiting.length === 0) return
+    if (this.waiting === 0) return
     if (maxWaitMs > 0) this.#sendWaiting()
     const latest = this.breaker.isOpen ? Infinity : this.#now() - maxWaitMs
-    const kept = this.#waiting.findIndex(({ since }) => since > latest)
-    const count = kept < 0 ? this.#waiting.length : kept
-    for (const one of this.#waiting.splice(0, Math.min(count, SLICE))) this.#drop(one)
-    if (count > SLICE) {
+    const dropped: Waiting[] = []
+    let isMore = false
+    for (const line of [this.#fresh, this.#others]) {
+      const kept = line.findIndex(({ since }) => since > latest)
+      const count = kept < 0 ? line.length : kept
+      const now = Math.min(count, SLICE - dropped.length)
+      dropped.push(...line.splice(0, now))
+      isMore ||= count > now
+    }
+    for (const one of dropped) this.#drop(one)
+    if (isMore) {
       setImmediate(() => {
         this.sweep(maxWaitMs)
       })
@@ -202,12 +215,12 @@ export class EndpointQueue {
     this.#sendWaiting()
   }
 
-  /** Whether a request that is queued now would be dropped in the end. */
-  #isHopeless(): boolean {
+  /** Whether a request of a lane that is queued now would be dropped in the end. */
+  #isHopeless(lane: Lane): boolean {
     const { breaker, pace } = this
     const most = Math.max(breaker.cap * MAX_WAITING, LEAST_MAX_WAITING)
-    const isFull = this.#waiting.length >= most
-    return breaker.isOpen || isFull || pace.pauseMs(this.#now()) > MAX_WAIT_MS
+    const before = lane === 'fresh' ? this.#fresh.length : this.waiting
+    return breaker.isOpen || before >= most || pace.pauseMs(this.#now()) > MAX_WAIT_MS
   }
 
   /** The outcome of a request that is not sent. It says when to try again at the earliest. */
@@ -220,8 +233,8 @@ export class EndpointQueue {
 
   #sendWaiting(): void {
     if (this.#isRetired) return
-    while (this.#waiting.length > 0 && this.#open() > 0) {
-      const next = this.#waiting.shift()
+    while (this.waiting > 0 && this.#open() > 0) {
+      const next = this.#fresh.shift() ?? this.#others.shift()
       if (next) this.#send(next.request, next.done)
     }
   }

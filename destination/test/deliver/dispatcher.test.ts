@@ -251,6 +251,25 @@ describe('deliveries of all destinations together', () => {
     dispatcher.stop()
   })
 
+  test('have the part of former settings whose last claim came after them', async () => {
+    const { add, dispatcher, held, done, queues } = setUp(['a', 'b'], 1, 8)
+    await expect.poll(() => held.length).toBe(2)
+    add('a', 1)
+    dispatcher.wake('a', 'backlog')
+    for (const { end } of held.splice(0)) end()
+    const [former, other] = queues
+    if (!former || !other) throw new Error('no queue')
+    const present = new DestinationQueue({ ...former.destination }, former.endpoints, now)
+    dispatcher.use([present, other], [])
+    await expect.poll(() => held.length).toBe(1)
+    held.splice(0)[0]?.end()
+    await expect.poll(() => done.length).toBe(3)
+    add('b', 100)
+    dispatcher.wake('b', 'backlog')
+    await expect.poll(() => countOf(held, 'b')).toBe(8)
+    dispatcher.stop()
+  })
+
   test('all go on while one destination never answers', async () => {
     const { dispatcher, held, done } = setUp(names, 100, 8)
     let most = 0

@@ -193,6 +193,29 @@ describe('an endpoint of which messages wait', () => {
     expect(await rateOf([{ behave: SLOW }, endpoint], 30, isBulk)).toBeGreaterThan(0.7 * alone)
   })
 
+  test('gets new messages before what waits, although a faster one takes that', async () => {
+    const slow: Behaviour = () => ({ code: 'delivered', afterMs: 1_000 })
+    const world = createWorld(
+      [
+        { settings: endpointOf(100), behave: slow },
+        { settings: endpointOf(8, 1), behave: FAST },
+      ],
+      randomFrom(1),
+    )
+    await world.pass(250)
+    for (let i = 0; i < 12_000; i++) world.arrive(`bulk ${i}`, true)
+    const names = Array.from({ length: 400 }, (_, i) => `new ${i}`)
+    for (const name of names) {
+      world.arrive(name)
+      await world.pass(20)
+    }
+    await world.pass(1_000)
+    const { url } = endpointOf(100)
+    const got = world.requests.filter((one) => one.url === url && one.message.startsWith('new'))
+    expect(got.map(({ message }) => message)).toEqual(names)
+    await world.close()
+  })
+
   test.each([1, 3, 5, 7, 10, 20, 100])(
     'gets its rateLimit of %i per second, although its answers take long',
     async (rateLimit) => {
