@@ -509,6 +509,16 @@ describe('an injected fetch', () => {
     }
   })
 
+  test('that gives the same response each time delivers: the client itself has read it', async () => {
+    const response = new Response('{"success":true}')
+    const analytics = createClient(oddFetch(() => Promise.resolve(response)))
+    for (const delivered of [1, 2, 3]) {
+      trackMany(analytics, 1)
+      await analytics.flush()
+      expect(analytics.stats()).toMatchObject({ delivered, dropped: 0 })
+    }
+  })
+
   test('that has read the body of a refusal rejects by the status', async () => {
     const collector = await startCollector()
     collector.otherwise(403)

@@ -1,5 +1,5 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
-import { Server } from 'node:http'
+import type { Server } from 'node:http'
 import { once } from 'node:events'
 import { serve } from '@hono/node-server'
 import { afterEach, expect, inject, test, vi } from 'vitest'

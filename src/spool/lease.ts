@@ -437,8 +437,11 @@ function watchedBefore(folder: string, beatMs: number): number {
 }
 
 function noteWatched(folder: string, beatMs: number, looks: number): void {
+  // Made anew: the file may be another user's, or a link to one that must not change.
+  tryToRemove(watchedFile(folder))
   try {
-    fs.writeFileSync(watchedFile(folder), JSON.stringify([beatMs, looks]), { mode: PRIVATE_FILE })
+    const text = JSON.stringify([beatMs, looks])
+    fs.writeFileSync(watchedFile(folder), text, { mode: PRIVATE_FILE, flag: 'wx' })
   } catch {
     // Then the next process begins at 0: the folder may be another user's, or the disk full.
   }

@@ -516,7 +516,7 @@ export class Spool {
     this.#unsynced.delete(segment.path)
   }
 
-  /** Takes over from dead processes. Half of the room is left to calls: what is more than that stays for the next beat, or another process. */
+  /** Takes over from dead processes. Once half of the room is pending, what is left stays for the next beat, or another process. */
   #adopt(lease: Lease): void {
     const claims = [...this.#claims]
     const dead = lease.claim(this.#reportBlocked)

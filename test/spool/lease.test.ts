@@ -292,6 +292,48 @@ describe('processes that each live shorter than a takeover takes', () => {
     },
   )
 
+  test('take over no folder whose holder repeats a beat, because its clock was set back', () => {
+    useFakeClock()
+    const home = temporary()
+    const holder = new Lease(home, log)
+    vi.advanceTimersByTime(5_000)
+    const first = Date.now()
+    expect(holder.renew()).toBe('held')
+    watchFor(home, 25_000)
+    expect(holder.renew()).toBe('held')
+    vi.advanceTimersByTime(5_000)
+    vi.setSystemTime(first)
+    expect(holder.renew()).toBe('held')
+    expect(watchFor(home, 10_000)).not.toContain(basename(holder.folder))
+  })
+
+  test('add one look at most when they end, although they stood still for longer', () => {
+    useFakeClock()
+    const home = temporary()
+    const { folder } = new Lease(home, log)
+    const watcher = new Lease(home, log)
+    expect([...watcher.claim()]).toEqual([])
+    vi.advanceTimersByTime(29_000)
+    watcher.free()
+    expect(watchFor(home, 20_000)).not.toContain(basename(folder))
+    expect(watchFor(home, 9_000)).toContain(basename(folder))
+  })
+
+  test.skipIf(process.platform === 'win32')(
+    'write through no link where they write down what they watched',
+    () => {
+      useFakeClock()
+      const home = temporary()
+      const { folder } = new Lease(home, log)
+      const other = join(temporary(), 'other')
+      writeFileSync(other, 'as it was')
+      fs.symlinkSync(other, join(folder, 'watched'))
+      watchFor(home, 12_000)
+      expect(readFileSync(other, 'utf8')).toBe('as it was')
+      expect(fs.lstatSync(join(folder, 'watched')).isSymbolicLink()).toBe(false)
+    },
+  )
+
   const wait = fc.integer({ min: 1, max: 9_000 })
   const act = fc.oneof(
     fc.record({ what: fc.constant('start' as const), ms: wait }),
