@@ -167,9 +167,10 @@ function differenceOf(copy: Copy, other: Copy | undefined): string | undefined {
   return hasGoneOn(mine, theirs) ? 'ahead' : 'state'
 }
 
-/** Leaves out the id, because each store assigns its own ids. */
+/** Leaves out the id, because each store assigns its own ids, and when it was replayed if it has arrived: not each store has that. */
 function comparable(copy: Copy): Copy {
-  return { ...copy, id: 0 }
+  const isSettled = copy.state === 'done' || copy.state === 'skipped'
+  return { ...copy, id: 0, replayedAt: isSettled ? null : copy.replayedAt }
 }
 
 function hasGoneOn(mine: Copy, theirs: Copy): boolean {

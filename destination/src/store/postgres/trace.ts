@@ -12,7 +12,7 @@ type Row = Omit<Copy, 'state' | 'refusedBy'> & {
 }
 
 /**
- * The statement that reads everything that is stored of deliveries.
+ * The statement that reads everything that is stored of deliveries. Of what has arrived, the first attempt stands for the replay, as for a sweep.
  *
  * @param which - The `WHERE` and `ORDER BY` clauses that select the deliveries.
  */
@@ -23,7 +23,8 @@ export function copyStatement(schema: string, which: string): string {
       coalesce(w.reason, f.reason) AS reason, received_at AS "receivedAt",
       coalesce(w.first_attempt_at, f.first_attempt_at) AS "firstAttemptAt",
       ${DUE_AT} AS "dueAt", coalesce(w.attempt, f.attempt) AS attempt, refused_by AS "refusedBy",
-      coalesce(w.attempts_before, f.attempts_before, 0) AS "attemptsBefore", replayed_at AS "replayedAt",
+      coalesce(w.attempts_before, f.attempts_before, 0) AS "attemptsBefore",
+      coalesce(replayed_at, CASE WHEN f.attempts_before > 0 THEN f.first_attempt_at END) AS "replayedAt",
       trace_parent AS "traceParent",
       (SELECT coalesce(json_agg(json_build_object('attempt', a.attempt, 'at', at, 'url', urls.name, 'code', codes.name,
           'status', status, 'ms', ms, 'error', error, 'response', response, 'headers', headers) ORDER BY a.attempt, post), '[]')
