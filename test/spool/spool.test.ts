@@ -701,6 +701,47 @@ describe('damage', () => {
     )
   })
 
+  test('that is found right before close() gives up leaves no lost message as spooled', async () => {
+    let found = 0
+    for (const last of [1, 2, 3]) {
+      const told = new Map<string, string[]>()
+      let delivered = 0
+      let closed: Promise<unknown> | undefined
+      const net = scriptedFetch()
+      const directory = temporary()
+      let answer!: (status: number) => void
+      const answered = new Promise<number>((resolve) => (answer = resolve))
+      net.script(() => answered)
+      const analytics = createClient(net, {
+        spool: { directory },
+        maxQueueBytes: 10_000,
+        flushAt: 10,
+        onFailed: () => undefined,
+        onDelivered: () => {
+          if (++delivered === last) closed = analytics.close({ timeout: 0 })
+        },
+      })
+      for (const name of names(0, 200)) {
+        analytics.track({ userId: 'u', event: name }, (error) => {
+          told.set(name, [...(told.get(name) ?? []), error?.code ?? 'ok'])
+        })
+      }
+      const [path = ''] = files(directory, '.log')
+      const bytes = readFileSync(path)
+      writeFileSync(path, bytes.fill('{', bytes.indexOf('"e70"'), bytes.indexOf('"e90"')))
+      answer(200)
+      await expect.poll(() => closed, { interval: 1 }).toBeDefined()
+      await closed
+      await expect.poll(() => told.size, { interval: 1 }).toBe(200)
+      const codes = [...told.values()]
+      expect(codes.every(({ length }) => length === 1)).toBe(true)
+      const spooled = codes.filter(([code]) => code === 'spooled').length
+      expect(spooled).toBe(analytics.stats().pending)
+      found += codes.filter(([code]) => code === CORRUPT).length
+    }
+    expect(found).toBeGreaterThan(0)
+  })
+
   test('of files, cut, emptied or gone, loses what was in them, counted', async () => {
     const directory = temporary()
     const { analytics } = cutOff({ spool: { directory, maxBytes: 1_048_576 } })
