@@ -4,6 +4,7 @@ import { useChange } from './change.js'
 import { count, counted } from './format.js'
 import { Dialog } from './dialog.js'
 import { Choice, Failure, TextField } from './form.js'
+import { waitingIn } from '../src/model/delivery.js'
 import type { DestinationDetails, ManagedSetting } from '../src/model/answers.js'
 import type { WaitingChoice } from '../src/model/setting.js'
 import { forgetKept } from './leaving.js'
@@ -86,8 +87,7 @@ async function costsOf({ kind, name }: ManagedSetting, abort: AbortSignal): Prom
     return { ...NO_COSTS, takers: items.map((one) => one.name), allTakers: total }
   }
   const details = await get<DestinationDetails>(`/destination${query({ name })}`, abort)
-  const { fresh, backlog, bulk, leased, dead } = details
-  return { ...NO_COSTS, waiting: fresh + backlog + bulk + leased, dead }
+  return { ...NO_COSTS, waiting: waitingIn(details), dead: details.dead }
 }
 
 function Steps({ item, onNewer, onCancel }: DeleteProps & { onCancel: () => void }) {

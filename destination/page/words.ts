@@ -13,7 +13,7 @@ import type {
   SourceStatus,
   Status,
 } from '../src/model/answers.js'
-import type { State } from '../src/model/delivery.js'
+import { waitingIn, type State } from '../src/model/delivery.js'
 
 /** How important a sentence is. `bad`: act now. `warn`: look at it soon. `note`: for information. */
 export type Weight = 'bad' | 'warn' | 'note'
@@ -273,8 +273,9 @@ function ofDestination(destination: DestinationStatus, now: number): Sentence[] 
   return found
 }
 
-function ofFormer({ name, fresh, backlog, bulk, leased, dead }: FormerDestination): Sentence {
-  const waiting = fresh + backlog + bulk + leased
+function ofFormer(former: FormerDestination): Sentence {
+  const { name, dead } = former
+  const waiting = waitingIn(former)
   const kept = [
     ...(waiting > 0 ? [counted(waiting, 'call is waiting', 'calls are waiting')] : []),
     ...(dead > 0 ? [counted(dead, 'dead letter is kept', 'dead letters are kept')] : []),
