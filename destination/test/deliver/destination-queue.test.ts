@@ -69,6 +69,17 @@ function setUp(...caps: number[]) {
   return { queue, endpoints, queues, post, fail, wait, lookOnce }
 }
 
+/** Two endpoints, of which the second one was down and has answered its first probe. */
+function setUpRecovering() {
+  const world = setUp(128, 128)
+  world.lookOnce()
+  world.fail(1)
+  world.wait(1_000)
+  world.post(1)
+  world.endpoints[1]?.answer('delivered')
+  return world
+}
+
 /** The lane of a probe, and whether it is for a message that was not tried before. */
 const nameOf = ({ lane, isUntried }: Claim) => (isUntried ? `${lane}, untried` : lane)
 
@@ -457,12 +468,7 @@ describe('claims', () => {
   test.each([64, 200])(
     'of bulk work are made for an endpoint that recovers beside one that has %i requests',
     (busy) => {
-      const { queue, post, endpoints, fail, wait, lookOnce } = setUp(128, 128)
-      lookOnce()
-      fail(1)
-      wait(1_000)
-      post(1)
-      endpoints[1]?.answer('delivered')
+      const { queue, post } = setUpRecovering()
       for (let i = 0; i < busy; i++) post(0, undefined, 'bulk')
       queue.noteDue('bulk', 0)
       expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'bulk', limit: 2 }])
@@ -480,12 +486,7 @@ describe('claims', () => {
   })
 
   test('of the backlog are made while the other endpoint recovers', () => {
-    const { queue, post, endpoints, fail, wait, lookOnce } = setUp(128, 128)
-    lookOnce()
-    fail(1)
-    wait(1_000)
-    post(1)
-    endpoints[1]?.answer('delivered')
+    const { queue } = setUpRecovering()
     queue.noteDue('backlog', 0)
     expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 96 }])
   })
