@@ -75,7 +75,7 @@ export function rejection(answer: Answered): RejectedError {
   return new RejectedError(message, status, body.slice(0, MAX_DETAIL_LENGTH), summary)
 }
 
-/** The loss of messages that were sent with a 2xx for an answer, whose list of refused ones cannot be read. */
+/** The loss of messages whose answer has a 2xx status, and may name some of them as refused, but cannot be read. */
 export function consumption({ status }: Answered): DroppedError {
   const what = `The endpoint answered ${status}, and nobody knows which messages it refused.`
   const why = 'fetch must resolve to a response whose body was not read: read response.clone().'
