@@ -7,8 +7,11 @@ const MAX_BODIES = 32 * 1_048_576
 /** Before the first claim of a destination, nobody knows how large its messages are: each counts for this share of the room. */
 const UNKNOWN_SHARE = 1 / 64
 
-/** Claims that had to wait for room begin once this share of the room is free. */
-const FREE_SHARE = 1 / 16
+/**
+ * Claims that had to wait for room begin once this share of the room is free. It is small, because slow endpoints may hold all the
+ * rest of the room for long, and a fast one must not wait for them.
+ */
+const FREE_SHARE = 1 / 64
 
 /** What takes room: the queue of a destination. */
 export interface Taker {

@@ -285,6 +285,27 @@ describe('deliveries of all destinations together', () => {
     expect({ most, mostOfA }).toEqual({ most: 8, mostOfA: 4 })
     dispatcher.stop()
   })
+
+  test('go on at a fast destination where slow ones hold all the other requests', async () => {
+    const slow = Array.from({ length: 63 }, (_, n) => `slow${n}`)
+    const { add, dispatcher, held, done } = setUp([...slow, 'fast'], 0, 64)
+    const due = (name: string, count: number) => {
+      add(name, count)
+      dispatcher.wake(name, 'backlog')
+    }
+    for (const name of slow) due(name, 1)
+    await expect.poll(() => held.length).toBe(63)
+    for (const name of slow) due(name, 100)
+    due('fast', 20)
+    for (let ended = 0; ended < 20; ended++) {
+      await expect.poll(() => countOf(held, 'fast'), { interval: 1 }).toBe(1)
+      held.find(({ name }) => name === 'fast')?.end()
+      held.splice(63)
+    }
+    await expect.poll(() => done.length).toBe(20)
+    expect(held).toHaveLength(63)
+    dispatcher.stop()
+  })
 })
 
 describe('many deliveries at once', () => {

@@ -22,8 +22,8 @@ function roomFor64({ underWay = 0, coming = 0, destinations = 4 }) {
 describe('the room of the process', () => {
   test.each([
     { underWay: 0, coming: 0, free: 64, isWorthClaiming: true },
-    { underWay: 40, coming: 20, free: 4, isWorthClaiming: true },
-    { underWay: 40, coming: 21, free: 3, isWorthClaiming: false },
+    { underWay: 40, coming: 23, free: 1, isWorthClaiming: true },
+    { underWay: 40, coming: 24, free: 0, isWorthClaiming: false },
     { underWay: 60, coming: 10, free: -6, isWorthClaiming: false },
   ])(
     'with $underWay requests under way and $coming coming has $free free',
