@@ -519,6 +519,28 @@ describe('an injected fetch', () => {
     }
   })
 
+  test('that gives several clients the same response delivers for each of them', async () => {
+    const response = new Response('{"success":true}')
+    for (let client = 0; client < 3; client++) {
+      const analytics = createClient(oddFetch(() => Promise.resolve(response)))
+      trackMany(analytics, 1)
+      expect(await analytics.close()).toMatchObject({ delivered: 1, failed: 0 })
+    }
+  })
+
+  test('asks for the encodings that it decodes: the client asks for none', async () => {
+    const collector = await startCollector()
+    const asked: unknown[] = []
+    const fetch: Fetch = (url, init) => {
+      asked.push(new Headers(init.headers).get('accept-encoding'))
+      return globalThis.fetch(url, init)
+    }
+    const analytics = createClient(collector, { fetch })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    expect(asked).toEqual([null])
+  })
+
   test('that has read the body of a refusal rejects by the status', async () => {
     const collector = await startCollector()
     collector.otherwise(403)
