@@ -422,7 +422,7 @@ export const MUTANTS = [
       name: 'a worker never asks what was deleted without a word to it',
       says: /deletions: /,
       file: 'dist/deliver/dispatcher.js',
-      find: 'await store.gone(ids)',
+      find: 'await shared.gone(ids)',
       put: '[]',
     },
   ]),

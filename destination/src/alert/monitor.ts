@@ -12,7 +12,7 @@ import type { Alerts, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
 import type { FollowerEvents } from '../store/follower.js'
 import type { Servers } from '../store/servers.js'
-import type { ClockPort, ReadPort, RecordPort } from '../store/store.js'
+import type { ClockPort, ReadPort, RecordPort, SharedPort } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
 import { DeadLetterWatch } from './dead-letter-limit.js'
 import { changeOf, DEAD_LETTERS, FAILING, Records, UNTOLD_PAUSE } from './records.js'
@@ -42,7 +42,8 @@ export interface MonitorParts {
   /** All times are on its clock: other processes compare those that are stored with theirs. */
   store: RecordPort &
     Pick<ReadPort, 'stats' | 'deadCounts'> &
-    ClockPort & { servers?: Pick<Servers, 'list'> }
+    ClockPort &
+    SharedPort<'onRecords'> & { servers?: Pick<Servers, 'list'> }
   enqueue: Enqueue
   pauses: Pick<Pauses, 'of' | 'pauseSince' | 'resumedAt' | 'versionOf' | 'catchUp'>
   /** The current settings. */

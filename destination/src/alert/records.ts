@@ -2,7 +2,13 @@ import { hash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { isConflict } from '../store/store-error.js'
-import type { ClockPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type {
+  ClockPort,
+  RecordChange,
+  RecordPort,
+  SharedPort,
+  StoredRecord,
+} from '../store/store.js'
 import type { Alert } from './alert.js'
 import type { Streak } from './streak.js'
 
@@ -50,9 +56,12 @@ export interface OnFailing {
   deleted(key: string): void
 }
 
+/** The store that has the records. */
+type RecordStore = RecordPort & ClockPort & SharedPort<'onRecords'>
+
 /** What fails, as it is in the store: so a restart forgets nothing, and all workers of a store give each alert once. */
 export class Records {
-  readonly #store: RecordPort & ClockPort
+  readonly #store: RecordStore
   readonly #on: OnFailing
   readonly #follower: Follower
   readonly #known: { readonly [Kind in RecordKind]: Map<string, Saved<Bodies[Kind]>> } = {
@@ -63,7 +72,7 @@ export class Records {
   /** The keys of the streaks by the names of their records. */
   readonly #keys = new Map<string, string>()
 
-  constructor(store: RecordPort & ClockPort, on: OnFailing) {
+  constructor(store: RecordStore, on: OnFailing) {
     this.#store = store
     this.#on = on
     this.#follower = new Follower(store, (records, isComplete) => {
@@ -74,7 +83,7 @@ export class Records {
 
   /** Begins to follow the changes of other processes. */
   start(events: FollowerEvents): void {
-    if (this.#store.onRecords) this.#follower.start(events)
+    if (this.#store.shared) this.#follower.start(events)
   }
 
   /** Learns what was changed until now. @throws StoreError */

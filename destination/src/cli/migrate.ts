@@ -108,7 +108,7 @@ async function opened<T>(option: string, open: () => Promise<T>): Promise<T> {
 
 /** Closes a store that workers deliver from. @throws CommandError if there are some, as for the file of another process. */
 async function requireUnused(first: Store, from: string): Promise<void> {
-  const count = await opened('--from', async () => first.liveWorkers?.() ?? 0).catch(
+  const count = await opened('--from', async () => first.shared?.liveWorkers() ?? 0).catch(
     async (error: unknown) => {
       await first.close()
       throw error

@@ -4,7 +4,7 @@ import { createNetwork, type Network } from '../post/network.js'
 import { createPoster } from '../post/poster.js'
 import { MAX_RETRY_AFTER_MS } from '../post/retry-after.js'
 import type { Endpoint, Settings } from '../settings/settings.js'
-import type { DispatchPort } from '../store/store.js'
+import type { DispatchPort, SharedPort } from '../store/store.js'
 import type { DestinationQueue, Room } from './destination-queue.js'
 import {
   destinationQueues,
@@ -26,7 +26,7 @@ type DeliverSettings = Pick<Settings, 'destinations' | 'tenants' | 'allowNetwork
 
 /** What a deliverer needs. */
 export interface DelivererParts {
-  store: DispatchPort
+  store: DispatchPort & SharedPort<'workers' | 'onPut' | 'gone'>
   events: DeliverEvents
   /** `false` in a process that only collects: it claims nothing, and leaves everything to the workers. */
   isDelivering: boolean
@@ -75,7 +75,7 @@ export class Deliverer {
    */
   static async join(parts: DelivererParts): Promise<Deliverer> {
     const { store, events, isDelivering, now } = parts
-    const { workers } = store
+    const workers = store.shared?.workers
     const sharedBreakers =
       isDelivering && workers ? await SharedBreakers.join({ workers, events, now }) : undefined
     return new Deliverer(parts, sharedBreakers)
@@ -175,7 +175,7 @@ export class Deliverer {
    */
   listen(): void {
     if (!this.#parts.isDelivering) return
-    this.#parts.store.onPut?.((destination, lane) => {
+    this.#parts.store.shared?.onPut((destination, lane) => {
       this.dispatcher.wake(destination, lane)
     })
     this.#parts.store.onRemoved((ids) => {

@@ -2,7 +2,7 @@ import type { Claim, Delivery, DeliveryId, Lane, Next } from '../model/delivery.
 import { grouped } from '../model/grouped.js'
 import { unsent } from '../model/unsent.js'
 import { retryLane } from '../store/states.js'
-import { LEASE_MS, type DispatchPort, type DueLane } from '../store/store.js'
+import { LEASE_MS, type DispatchPort, type DueLane, type SharedPort } from '../store/store.js'
 import { decide, isAnySent, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
 import type { EndpointQueue } from './endpoint-queue.js'
@@ -45,7 +45,7 @@ interface QueueClaim {
 
 /** What the dispatcher needs. */
 export interface DispatcherParts {
-  store: Pick<DispatchPort, 'claim' | 'due' | 'gone'>
+  store: Pick<DispatchPort, 'claim' | 'due'> & SharedPort<'gone'>
   settler: Settler
   events: DispatchEvents
   /** A monotonic clock, in ms. */
@@ -368,9 +368,9 @@ export class Dispatcher {
 
   /** Recalls what was deleted of the deliveries that have been under way for a while, as those that wait at a busy endpoint. */
   async #recallGone(): Promise<void> {
-    const { store, now } = this.#parts
-    if (!store.gone) return
-    const latest = now() - TICK_MS
+    const { shared } = this.#parts.store
+    if (!shared) return
+    const latest = this.#parts.now() - TICK_MS
     const ids: DeliveryId[] = []
     for (const [id, at] of this.#sentAt) {
       if (at > latest) break
@@ -378,7 +378,7 @@ export class Dispatcher {
     }
     for (const { waitingIds } of this.#behind) ids.push(...waitingIds)
     if (ids.length === 0) return
-    const gone = await store.gone(ids)
+    const gone = await shared.gone(ids)
     if (gone.length > 0) this.recall(new Set(gone))
   }
 

@@ -2,7 +2,16 @@ import type { Pause } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { isConflict, untilNoConflict } from '../store/store-error.js'
-import type { ClockPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type {
+  ClockPort,
+  RecordChange,
+  RecordPort,
+  SharedPort,
+  StoredRecord,
+} from '../store/store.js'
+
+/** The store that has the pauses. */
+type RecordStore = RecordPort & ClockPort & SharedPort<'onRecords'>
 
 /** How often a change is tried if other processes change the same pause at the same time. */
 const TRIES = 5
@@ -25,7 +34,7 @@ interface Known {
  * survive a restart, and so that every process of the store has the same.
  */
 export class Pauses {
-  readonly #store: RecordPort & ClockPort
+  readonly #store: RecordStore
   readonly #follower: Follower
   #known = new Map<string, Known>()
   #apply: (() => Promise<void>) | undefined
@@ -33,7 +42,7 @@ export class Pauses {
   /** Whether something has changed that nobody has obeyed yet. */
   #isMissed = false
 
-  private constructor(store: RecordPort & ClockPort) {
+  private constructor(store: RecordStore) {
     this.#store = store
     this.#follower = new Follower(store, (records, isComplete) => this.#use(records, isComplete))
   }
@@ -43,7 +52,7 @@ export class Pauses {
    *
    * @throws StoreError
    */
-  static async open(store: RecordPort & ClockPort): Promise<Pauses> {
+  static async open(store: RecordStore): Promise<Pauses> {
     const pauses = new Pauses(store)
     await pauses.#follower.catchUp()
     pauses.#isMissed = false
@@ -65,7 +74,7 @@ export class Pauses {
     this.#settings = settings
     if (this.#isMissed) void apply()
     // A store that only this process uses changes only by this object.
-    if (this.#store.onRecords) this.#follower.start(events)
+    if (this.#store.shared) this.#follower.start(events)
   }
 
   /** The pause of a destination; `undefined` if it is not paused. */

@@ -16,6 +16,7 @@ import type {
   ReadPort,
   RecordChange,
   RecordPort,
+  SharedPort,
 } from '../store/store.js'
 import type { NotedChange } from './audit.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
@@ -44,7 +45,8 @@ import { revisionOf, wishesFor } from './wanted.js'
 
 /** What {@link Changes} need. */
 export interface ChangesParts {
-  store: Pick<RecordPort, 'writeRecords' | 'onRecords'> &
+  store: Pick<RecordPort, 'writeRecords'> &
+    SharedPort &
     Pick<ReadPort, 'stats'> &
     Pick<AudiencePort, 'forgetDestinations'> &
     Pick<MaintainPort, 'completeStats' | 'discard'>
@@ -465,7 +467,7 @@ export class Changes {
   /** It ends if there is a destination of this name again: what waits then may be for that one. */
   async #discard(name: string): Promise<number> {
     const { store } = this.#parts
-    const isShared = store.onRecords !== undefined
+    const isShared = store.shared !== undefined
     const until = performance.now() + (isShared ? OTHERS_MS : 0)
     let all = 0
     while (this.#parts.managed.get('destination', name) === undefined) {

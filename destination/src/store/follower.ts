@@ -1,5 +1,5 @@
 import { InOrder } from '../model/in-order.js'
-import type { RecordPort, StoredRecord } from './store.js'
+import type { RecordPort, SharedPort, StoredRecord } from './store.js'
 
 /** How often the store is asked for changes that nobody has reported, in ms. */
 const POLL_MS = 500
@@ -9,6 +9,9 @@ const SLICE = 500
 
 /** Gets the changes of records. `isComplete` says that these are all records, and that all others are gone. */
 export type OnRecords = (records: readonly StoredRecord[], isComplete: boolean) => Promise<void>
+
+/** The store that a follower reads. */
+type FollowedStore = Pick<RecordPort, 'records'> & SharedPort<'onRecords'>
 
 /** What a follower tells. */
 export interface FollowerEvents {
@@ -21,7 +24,7 @@ export interface FollowerEvents {
  * order in which they were made, and one call of the listener ends before the next begins.
  */
 export class Follower {
-  readonly #store: Pick<RecordPort, 'records' | 'onRecords'>
+  readonly #store: FollowedStore
   readonly #listener: OnRecords
   #revision = 0
   #history: string | undefined
@@ -31,7 +34,7 @@ export class Follower {
   readonly #inOrder = new InOrder()
   #timer: NodeJS.Timeout | undefined
 
-  constructor(store: Pick<RecordPort, 'records' | 'onRecords'>, listener: OnRecords) {
+  constructor(store: FollowedStore, listener: OnRecords) {
     this.#store = store
     this.#listener = listener
   }
@@ -62,7 +65,7 @@ export class Follower {
           this.#hasFailed = true
         },
       )
-    this.#store.onRecords?.(() => void follow())
+    this.#store.shared?.onRecords(() => void follow())
     const poll = () => {
       this.#timer = setTimeout(() => {
         void follow().then(() => {

@@ -52,7 +52,8 @@ export interface Store
     RecordPort,
     MaintainPort,
     MoveRecordsPort,
-    ClockPort {
+    ClockPort,
+    SharedPort {
   /** The servers of a store that has several. */
   readonly servers?: Servers
 
@@ -87,7 +88,7 @@ export interface DispatchPort {
    * next attempt number.
    *
    * A claim that gets fewer deliveries than its limit has found all that are due. A store that can't return everything at
-   * once calls the listener of {@link onPut} during the call, with each lane of which it left something.
+   * once calls the listener of {@link Shared.onPut} during the call, with each lane of which it left something.
    *
    * @throws StoreError if the store can't write. A delivery that was leased nevertheless is due again when its lease ends.
    */
@@ -123,37 +124,11 @@ export interface DispatchPort {
   onSettled(listener: (settlements: readonly Settlement[]) => void): void
 
   /**
-   * Calls a listener with each lane in which something is due that the caller may not know: another process has just put
-   * it there, or a claim of this process has left it. The calls about other processes are fast but not reliable: the
-   * listener has to poll too. Only stores that several processes can share have this method.
-   */
-  onPut?(listener: (destination: string, lane: Lane) => void): void
-
-  /**
    * Calls a listener with leased deliveries that were deleted because their user was, in this process or another. What of them was not
    * sent yet should not be sent any more. The calls about other processes are fast but not reliable: the caller has to ask
-   * {@link gone} too.
+   * {@link Shared.gone} too.
    */
   onRemoved(listener: (ids: readonly DeliveryId[]) => void): void
-
-  /**
-   * Which of these deliveries were deleted. Only stores that several processes can share have this method: elsewhere the listener of
-   * {@link onRemoved} hears of all of them.
-   *
-   * @throws StoreError if the store does not answer.
-   */
-  gone?(ids: readonly DeliveryId[]): Promise<DeliveryId[]>
-
-  /**
-   * How many workers live that deliver from this store, without this process: see {@link Workers.heartbeat}. Only stores that several
-   * processes can share have it.
-   *
-   * @throws StoreError if the store does not answer.
-   */
-  liveWorkers?(): Promise<number>
-
-  /** What the workers of one store share. Only stores that several processes can share have it. */
-  readonly workers?: Workers
 }
 
 /** A lane of a destination. */
@@ -360,12 +335,46 @@ export interface RecordPort {
    * @throws StoreError if the store can't write.
    */
   forgetRecords(olderThanMs: number, limit: number): Promise<number>
+}
+
+/** For code that has to know what other processes do with the store. It asks for the `Name`s that it uses. */
+export interface SharedPort<Name extends keyof Shared = keyof Shared> {
+  /** Only a store that several processes can share has this. Without it, everything happens by calls of this process. */
+  readonly shared?: Pick<Shared, Name>
+}
+
+/** What the processes of a store share, and how they hear of each other. */
+export interface Shared {
+  /** What the workers share. */
+  readonly workers: Workers
+
+  /**
+   * How many workers live that deliver from this store, without this process: see {@link Workers.heartbeat}.
+   *
+   * @throws StoreError if the store does not answer.
+   */
+  liveWorkers(): Promise<number>
+
+  /**
+   * Calls a listener with each lane in which something is due that the caller may not know: another process has just put
+   * it there, or a claim of this process has left it. The calls about other processes are fast but not reliable: the
+   * listener has to poll too.
+   */
+  onPut(listener: (destination: string, lane: Lane) => void): void
+
+  /**
+   * Which of these deliveries were deleted. In a store that is not shared, the listener of {@link DispatchPort.onRemoved} hears of all
+   * of them.
+   *
+   * @throws StoreError if the store does not answer.
+   */
+  gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]>
 
   /**
    * Adds a listener, which is called soon after another process has changed records. This is not reliable: the listener's owner has to look
-   * for new revisions too. Only stores that several processes can share have this method.
+   * for new revisions too.
    */
-  onRecords?(listener: () => void): void
+  onRecords(listener: () => void): void
 }
 
 /** For code that writes times into records, or compares times with those of the store or of another process. */

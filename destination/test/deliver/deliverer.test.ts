@@ -9,7 +9,6 @@ test('what is known of an endpoint is kept for five minutes without use, and the
     claim: () => Promise.resolve([]),
     due: () => Promise.resolve([]),
     settle: () => Promise.resolve(0),
-    gone: () => Promise.resolve([]),
     onRemoved: () => undefined,
     onSettled: () => undefined,
   }

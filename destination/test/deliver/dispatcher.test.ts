@@ -77,7 +77,10 @@ function setUp(
           .filter((name) => (left.get(name) ?? 0) > 0)
           .map((name) => ({ destination: name, lane: 'backlog' as const })),
       ),
-    gone: (ids: readonly DeliveryId[]) => Promise.resolve(ids.filter((one) => gone.includes(one))),
+    shared: {
+      gone: (ids: readonly DeliveryId[]) =>
+        Promise.resolve(ids.filter((one) => gone.includes(one))),
+    },
     settle: (settlements: Settlement[]) => {
       done.push(...settlements)
       return Promise.resolve(0)

@@ -8,7 +8,7 @@ import type { EnqueueEvents } from '../../src/enqueue/enqueue.js'
 import type { DeliveryId, Settlement } from '../../src/model/delivery.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
-import type { DispatchPort, WritePort } from '../../src/store/store.js'
+import type { DispatchPort, SharedPort, WritePort } from '../../src/store/store.js'
 import type { Workers } from '../../src/store/workers.js'
 import { StoreError } from '../../src/store/store-error.js'
 import type { Backend } from './backend.js'
@@ -59,6 +59,9 @@ export interface Call {
   isBulk: boolean
 }
 
+/** The store, as a worker uses it. */
+type WorkerPort = WritePort & DispatchPort & SharedPort<'workers' | 'gone'>
+
 /** A worker. All its methods are called by its own timers: see {@link SimWorker.soon}. */
 export class SimWorker implements WorkerView {
   isDead = false
@@ -67,7 +70,7 @@ export class SimWorker implements WorkerView {
   suspendedUntil = -Infinity
   suspendedAt = -Infinity
   destinations: ReadonlyMap<string, Destination> = new Map()
-  readonly #port: WritePort & DispatchPort
+  readonly #port: WorkerPort
   readonly #membership: ReturnType<NonNullable<Backend['workers']>['join']> | undefined
   #dispatcher: Dispatcher | undefined
   #breakers: SharedBreakers | undefined
@@ -92,7 +95,7 @@ export class SimWorker implements WorkerView {
   async start(destinations: readonly Destination[]): Promise<void> {
     const { stage, clock } = this.world
     const now = () => clock.now
-    const { workers } = this.#port
+    const workers = this.#port.shared?.workers
     while (workers && !this.#breakers) {
       this.#breakers = await stage.SharedBreakers.join({ workers, events: EVENTS, now }).catch(
         nothing,
@@ -209,7 +212,7 @@ export class SimWorker implements WorkerView {
     }
   }
 
-  #createPort(membership: Workers | undefined): WritePort & DispatchPort {
+  #createPort(membership: Workers | undefined): WorkerPort {
     const { backend, judge } = this.world
     return {
       put: (deliveries) =>
@@ -226,10 +229,6 @@ export class SimWorker implements WorkerView {
         }),
       due: () => this.#ask(false, () => backend.due()),
       onRemoved: () => undefined,
-      ...(membership && {
-        gone: (ids: readonly DeliveryId[]) =>
-          this.#ask(false, () => ids.filter((id) => backend.stateOf(id) === undefined)),
-      }),
       settle: (settlements) =>
         this.#ask(false, () => {
           const accepted = backend.settle(settlements)
@@ -243,12 +242,16 @@ export class SimWorker implements WorkerView {
         this.#settledListener = listener
       },
       ...(membership && {
-        workers: {
-          heartbeat: () => this.#ask(false, () => membership.heartbeat()),
-          tryProbes: (...given) => this.#ask(false, () => membership.tryProbes(...given)),
-          noteDown: (...given) => this.#ask(false, () => membership.noteDown(...given)),
-          findDown: (maxMs) => this.#ask(false, () => membership.findDown(maxMs)),
-          endProbes: (endpoints) => this.#ask(false, () => membership.endProbes(endpoints)),
+        shared: {
+          gone: (ids) =>
+            this.#ask(false, () => ids.filter((id) => backend.stateOf(id) === undefined)),
+          workers: {
+            heartbeat: () => this.#ask(false, () => membership.heartbeat()),
+            tryProbes: (...given) => this.#ask(false, () => membership.tryProbes(...given)),
+            noteDown: (...given) => this.#ask(false, () => membership.noteDown(...given)),
+            findDown: (maxMs) => this.#ask(false, () => membership.findDown(maxMs)),
+            endProbes: (endpoints) => this.#ask(false, () => membership.endProbes(endpoints)),
+          },
         },
       }),
     }

@@ -411,7 +411,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         await purge('ann')
         expect(removed.sort((a, b) => a - b)).toEqual([claimed?.id, leased[0]])
         const all = [claimed?.id, ...leased].flatMap((id) => id ?? [])
-        const gone = await store.gone?.(all)
+        const gone = await store.shared?.gone(all)
         expect(gone?.sort((a, b) => a - b) ?? removed).toEqual(removed)
       })
 

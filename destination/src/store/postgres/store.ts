@@ -8,7 +8,6 @@ import type {
   Filter,
   Findings,
   Matches,
-  Lane,
   NewDelivery,
   SearchPlace,
   Settlement,
@@ -32,11 +31,11 @@ import type {
   RecordKey,
   Records,
   ReplayLane,
+  Shared,
   Store,
   StoredRecord,
   Sync,
 } from '../store.js'
-import type { Workers } from '../workers.js'
 import { idOf, serverOf } from '../server-ids.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
@@ -224,8 +223,7 @@ function prepareAll(tables: Tables) {
 
 class PostgresStore implements Store {
   readonly sweepsAside = true
-  readonly workers: Workers
-  readonly liveWorkers: () => Promise<number>
+  readonly shared: Shared
   readonly clock: Clock
   readonly asServer?: ServerPort
   readonly #connection: Connection
@@ -251,12 +249,23 @@ class PostgresStore implements Store {
   ) {
     this.clock = clock
     const workers = createWorkers(tables)
-    this.workers = workers
-    this.liveWorkers = () => this.#whileOpen(() => workers.others())
     this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
-    this.#notifications = new Notifications(connection, tables.schema, (ids) => this.gone(ids))
+    const gone: Shared['gone'] = (ids) => this.#whileOpen(() => this.#do.gone(ids))
+    const notifications = new Notifications(connection, tables.schema, gone)
+    this.#notifications = notifications
     this.#do = prepareAll(tables)
+    this.shared = {
+      workers,
+      liveWorkers: () => this.#whileOpen(() => workers.others()),
+      onPut: (listener) => {
+        notifications.listenToPuts(listener)
+      },
+      gone,
+      onRecords: (listener) => {
+        notifications.listenToRecords(listener)
+      },
+    }
     // Whoever knows that it is one of several asks the others, too.
     this.#others = () => (isServer ? Promise.resolve(undefined) : othersOf(tables, tables.schema))
     const put = preparePut(tables)
@@ -400,14 +409,6 @@ class PostgresStore implements Store {
     this.#notifications.listenToRemovals(listener)
   }
 
-  gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]> {
-    return this.#whileOpen(() => this.#do.gone(ids))
-  }
-
-  onPut(listener: (destination: string, lane: Lane) => void): void {
-    this.#notifications.listenToPuts(listener)
-  }
-
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
@@ -494,10 +495,6 @@ class PostgresStore implements Store {
 
   forgetRecords(olderThanMs: number, limit: number): Promise<number> {
     return this.#whileOpen(() => this.#do.records.forget(olderThanMs, limit))
-  }
-
-  onRecords(listener: () => void): void {
-    this.#notifications.listenToRecords(listener)
   }
 
   async copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {

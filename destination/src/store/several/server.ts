@@ -1,7 +1,6 @@
-import type { DeliveryId } from '../../model/delivery.js'
 import { StoreError } from '../store-error.js'
 import type { ServerPort, ServerState } from '../servers.js'
-import type { Store } from '../store.js'
+import type { Shared, Store } from '../store.js'
 
 /** In ms: how often a server that is away is tried again. */
 const RETRY_MS = 1_000
@@ -18,7 +17,7 @@ const REFUSED_MS = 10_000
 /** A store in PostgreSQL that is one of several. */
 export interface ServerStore extends Store {
   readonly asServer: ServerPort
-  gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]>
+  readonly shared: Shared
 }
 
 /** What can fail at a server, apart from others. `reach` is that it does not answer at all. */

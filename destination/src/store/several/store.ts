@@ -8,7 +8,6 @@ import type {
   DeliveryId,
   Filter,
   Findings,
-  Lane,
   Matches,
   NewDelivery,
   SearchPlace,
@@ -34,9 +33,9 @@ import type {
   OnExpired,
   Purged,
   ReplayLane,
+  Shared,
   Store,
 } from '../store.js'
-import type { Workers } from '../workers.js'
 import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
 import type { Directories } from './directory.js'
@@ -51,10 +50,7 @@ import { Settling } from './settling.js'
 const CUT = 2 ** 12
 
 /** The methods for what does not belong to a source. */
-type AtHome = Exclude<
-  keyof HistoryPort | keyof AudiencePort | keyof RecordPort | keyof MoveRecordsPort,
-  'onRecords'
->
+type AtHome = keyof HistoryPort | keyof AudiencePort | keyof RecordPort | keyof MoveRecordsPort
 
 /** The answers of the servers, and which could not be asked. */
 interface Asked<T> {
@@ -75,7 +71,7 @@ interface Asked<T> {
  */
 export class SeveralStore implements Store {
   readonly sweepsAside = true
-  readonly workers: Workers
+  readonly shared: Shared
   readonly servers: Servers
   readonly clock: Clock
   readonly addHistory = this.#atHome('addHistory')
@@ -143,13 +139,7 @@ export class SeveralStore implements Store {
       move: (plan, report, signal) =>
         this.#whileOpen(() => moveShares(home, servers, plan, report, signal)),
     }
-    this.workers = {
-      heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
-      tryProbes: (...given) => this.#ofWorkers((workers) => workers.tryProbes(...given)),
-      noteDown: (...given) => this.#ofWorkers((workers) => workers.noteDown(...given)),
-      findDown: (...given) => this.#ofWorkers((workers) => workers.findDown(...given)),
-      endProbes: (...given) => this.#ofWorkers((workers) => workers.endProbes(...given)),
-    }
+    this.shared = this.#createShared()
     onChange(() => {
       this.#listen()
       this.#hearSettled()
@@ -200,27 +190,10 @@ export class SeveralStore implements Store {
     this.#hearSettled()
   }
 
-  onPut(listener: (destination: string, lane: Lane) => void): void {
-    this.#claiming.listen(listener)
-    this.#isListening = true
-    this.#listen()
-  }
-
   onRemoved(listener: (ids: readonly DeliveryId[]) => void): void {
     this.#removedListener = listener
     this.#isListening = true
     this.#listen()
-  }
-
-  /** Leaves out what a server says that does not answer in time. */
-  async gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]> {
-    const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
-    const gone: DeliveryId[] = []
-    const asked = Array.from(parts, async ([server, own]) => {
-      gone.push(...((await server?.ask((store) => store.gone(own))) ?? []))
-    })
-    await endOf(asked, this.#patienceMs)
-    return [...gone]
   }
 
   /** Waits for the first server that answers, because what one of them has does not stop the others. Rejects if none does. */
@@ -449,11 +422,6 @@ export class SeveralStore implements Store {
     return this.#ofSources(copies, (store, own) => store.copiesOf(own))
   }
 
-  onRecords(listener: () => void): void {
-    // The home is open from the start.
-    this.#home.store?.onRecords?.(listener)
-  }
-
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
@@ -479,7 +447,7 @@ export class SeveralStore implements Store {
       const { store } = server
       if (!store || this.#heard.has(store)) continue
       this.#heard.add(store)
-      store.onPut?.((destination, lane) => {
+      store.shared.onPut((destination, lane) => {
         this.#claiming.report(server, destination, lane)
       })
       store.onRemoved((ids) => {
@@ -504,11 +472,40 @@ export class SeveralStore implements Store {
     return ask as Store[Name]
   }
 
-  #ofWorkers<T>(question: (workers: Workers) => Promise<T>): Promise<T> {
-    return this.#home.ask(({ workers }) => {
-      if (workers) return question(workers)
-      throw new TypeError('A server of PostgreSQL has workers.')
+  #createShared(): Shared {
+    const atHome = <T>(question: (shared: Shared) => Promise<T>) =>
+      this.#home.ask(({ shared }) => question(shared))
+    return {
+      workers: {
+        heartbeat: () => atHome(({ workers }) => workers.heartbeat()),
+        tryProbes: (...given) => atHome(({ workers }) => workers.tryProbes(...given)),
+        noteDown: (...given) => atHome(({ workers }) => workers.noteDown(...given)),
+        findDown: (...given) => atHome(({ workers }) => workers.findDown(...given)),
+        endProbes: (...given) => atHome(({ workers }) => workers.endProbes(...given)),
+      },
+      liveWorkers: () => atHome((shared) => shared.liveWorkers()),
+      onPut: (listener) => {
+        this.#claiming.listen(listener)
+        this.#isListening = true
+        this.#listen()
+      },
+      gone: (ids) => this.#gone(ids),
+      onRecords: (listener) => {
+        // The home is open from the start.
+        this.#home.store?.shared.onRecords(listener)
+      },
+    }
+  }
+
+  /** Leaves out what a server says that does not answer in time. */
+  async #gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]> {
+    const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
+    const gone: DeliveryId[] = []
+    const asked = Array.from(parts, async ([server, own]) => {
+      gone.push(...((await server?.ask(({ shared }) => shared.gone(own))) ?? []))
     })
+    await endOf(asked, this.#patienceMs)
+    return [...gone]
   }
 
   /**

@@ -258,7 +258,7 @@ describe('migrate', () => {
     const worker = await openStore(from)
     cleanUps.push(() => worker.close())
     await fill(worker, 10)
-    await worker.workers?.heartbeat()
+    await worker.shared?.workers.heartbeat()
     const to = `sqlite:${join(emptyFolder(), 'store.db')}`
     const args = ['migrate', '--from', from, '--to', to, '--json']
     const refused = await runInside(args)

@@ -799,7 +799,7 @@ describe('a claim and settlements that are wanted at the same time', () => {
         // Leases run out, so that settlements come too late, and processes count each other as gone.
         disturb(async () => {
           clock += pick([1_000, WORKER_TIMEOUT_MS, LEASE_MS + 1])
-          await Promise.all(all.map(async ({ workers }) => workers?.heartbeat()))
+          await Promise.all(all.map(async ({ shared }) => shared?.workers.heartbeat()))
         }),
       ])
       isOver = true
@@ -846,8 +846,8 @@ test('names of any length are told apart, and one that exists is found', async (
       attempts: urls.map((url) => ({ url })),
     })
     const names = [`${start}${id}`, `${start}${id}2`]
-    await store.workers?.noteDown([{ endpoint: `${start}${id}`, forMs: 0 }], 1_000, 2_000)
-    expect(await store.workers?.tryProbes(names, 1_000, 2_000)).toEqual([1_000, undefined])
+    await store.shared?.workers.noteDown([{ endpoint: `${start}${id}`, forMs: 0 }], 1_000, 2_000)
+    expect(await store.shared?.workers.tryProbes(names, 1_000, 2_000)).toEqual([1_000, undefined])
   }
 })
 
@@ -876,10 +876,10 @@ describe('processes that go on while the numbers of names change', () => {
     expect(await two?.copiesOf(own)).toEqual(own)
     expect(await two?.copyIn(own)).toEqual([false])
     const endpoint = `https://${destination}/`
-    await one?.workers?.noteDown([{ endpoint, forMs: 0 }], 1_000, 1_000)
-    expect(await two?.workers?.tryProbes([endpoint], 1_000, 1_000)).toEqual([1_000])
-    await one?.workers?.endProbes([endpoint])
-    expect(await two?.workers?.tryProbes([endpoint], 1_000, 1_000)).toEqual([undefined])
+    await one?.shared?.workers.noteDown([{ endpoint, forMs: 0 }], 1_000, 1_000)
+    expect(await two?.shared?.workers.tryProbes([endpoint], 1_000, 1_000)).toEqual([1_000])
+    await one?.shared?.workers.endProbes([endpoint])
+    expect(await two?.shared?.workers.tryProbes([endpoint], 1_000, 1_000)).toEqual([undefined])
   }
 
   /** Notices and the deletion of a user. */
@@ -1239,9 +1239,9 @@ describe('several processes', () => {
     await using two = await stores(2)
     const [here, there] = two.all as [Store, Store]
     const own: string[] = []
-    here.onPut?.((destination) => own.push(destination))
+    here.shared?.onPut((destination) => own.push(destination))
     const heard: string[] = []
-    there.onPut?.((destination: string, lane: Lane) => heard.push(`${lane} ${destination}`))
+    there.shared?.onPut((destination: string, lane: Lane) => heard.push(`${lane} ${destination}`))
     // The first notifications may be sent before the other store listens.
     await vi.waitUntil(async () => {
       await here.put([newDelivery({ destination: 'leased', state: 'leased' })])
@@ -1257,8 +1257,8 @@ describe('several processes', () => {
     await using two = await stores(2)
     const [here, there] = two.all as [Store, Store]
     let [own, heard] = [0, 0]
-    here.onRecords?.(() => own++)
-    there.onRecords?.(() => heard++)
+    here.shared?.onRecords(() => own++)
+    there.shared?.onRecords(() => heard++)
     let version = 0
     // The first notifications may be sent before the other store listens.
     await vi.waitUntil(async () => {
@@ -1314,7 +1314,7 @@ describe('several processes', () => {
     await using two = await stores(2)
     const [here, there] = two.all as [Store, Store]
     const heard: string[] = []
-    there.onPut?.((destination, lane) => heard.push(`${lane} ${destination}`))
+    there.shared?.onPut((destination, lane) => heard.push(`${lane} ${destination}`))
     const isHeard = () =>
       vi.waitUntil(async () => {
         await here.put([newDelivery()])
@@ -1361,22 +1361,24 @@ describe('several processes', () => {
     let now = 1_700_000_000_000
     await using three = await stores(3, { now: () => now })
     const [one, two, three_] = three.all as [Store, Store, Store]
-    expect(await one.workers?.heartbeat()).toBe(1)
-    expect(await two.workers?.heartbeat()).toBe(2)
-    expect(await one.workers?.heartbeat()).toBe(2)
+    expect(await one.shared?.workers.heartbeat()).toBe(1)
+    expect(await two.shared?.workers.heartbeat()).toBe(2)
+    expect(await one.shared?.workers.heartbeat()).toBe(2)
     now += WORKER_TIMEOUT_MS - 1
-    expect(await three_.workers?.heartbeat()).toBe(3)
+    expect(await three_.shared?.workers.heartbeat()).toBe(3)
     now += 1
-    expect(await one.workers?.heartbeat()).toBe(2)
+    expect(await one.shared?.workers.heartbeat()).toBe(2)
     await three_.close()
-    expect(await one.workers?.heartbeat()).toBe(1)
+    expect(await one.shared?.workers.heartbeat()).toBe(1)
   })
 
   test('those that join at once take no more than if they joined one by one', async () => {
     const most = 1 + 1 / 2 + 1 / 3 + 1 / 4
     for (let round = 0; round < 5; round++) {
       await using four = await stores(4)
-      const counts = await Promise.all(four.all.map(async (one) => one.workers?.heartbeat() ?? 0))
+      const counts = await Promise.all(
+        four.all.map(async (one) => one.shared?.workers.heartbeat() ?? 0),
+      )
       const shares = counts.reduce((sum, count) => sum + 1 / count, 0)
       expect(shares, counts.join()).toBeLessThan(most + 0.001)
     }
@@ -1388,7 +1390,9 @@ describe('several processes', () => {
     const probes = async (endpoint = 'https://a.example.com/') =>
       (
         await Promise.all(
-          ten.all.map(async (store) => await store.workers?.tryProbes([endpoint], 1_000, 3_000)),
+          ten.all.map(
+            async (store) => await store.shared?.workers.tryProbes([endpoint], 1_000, 3_000),
+          ),
         )
       )
         .flat()
@@ -1396,7 +1400,7 @@ describe('several processes', () => {
     const nobody = Array.from(ten.all, () => undefined)
     expect(await probes()).toEqual(nobody)
     for (const endpoint of ['https://a.example.com/', 'https://b.example.com/']) {
-      await ten.all[0]?.workers?.noteDown([{ endpoint, forMs: 0 }], 1_000, 3_000)
+      await ten.all[0]?.shared?.workers.noteDown([{ endpoint, forMs: 0 }], 1_000, 3_000)
     }
     expect(await probes()).toEqual([1_000])
     expect(await probes()).toEqual([])
@@ -1411,17 +1415,17 @@ describe('several processes', () => {
       now += 1
       expect(await probes()).toEqual([nextMs])
     }
-    await ten.all[3]?.workers?.endProbes(['https://a.example.com/'])
+    await ten.all[3]?.shared?.workers.endProbes(['https://a.example.com/'])
     expect(await probes()).toEqual(nobody)
     const again = { endpoint: 'https://a.example.com/', forMs: 0 }
-    await ten.all[5]?.workers?.noteDown([again], 1_000, 3_000)
+    await ten.all[5]?.shared?.workers.noteDown([again], 1_000, 3_000)
     expect(await probes()).toEqual([1_000])
   })
 
   test('they tell and ask of many endpoints at once, in any order', async () => {
     let now = 1_700_000_000_000
     await using four = await stores(4, { now: () => now })
-    const all = four.all.map((store) => store.workers) as Workers[]
+    const all = four.all.map((store) => store.shared?.workers) as Workers[]
     const endpoints = Array.from({ length: 300 }, (_, n) => `crm https://${n}.example.com/`)
     const orders = all.map((_, n) => (n % 2 ? endpoints.toReversed() : endpoints))
     const times = [1_000, 30_000] as const
@@ -1457,7 +1461,7 @@ describe('several processes', () => {
   test('an endpoint that one has found down is found by the others until it is healthy, or nobody asks any more', async () => {
     let now = 1_700_000_000_000
     await using two = await stores(2, { now: () => now })
-    const [one, other] = two.all.map((store) => store.workers) as [Workers, Workers]
+    const [one, other] = two.all.map((store) => store.shared?.workers) as [Workers, Workers]
     const found = async () => (await other.findDown(30_000)).map(({ forMs }) => forMs)
     const [endpoint, times] = ['crm\0 https://a.example.com/', [1_000, 30_000]] as const
     expect(await found()).toEqual([])
@@ -1487,8 +1491,9 @@ describe('several processes', () => {
     let now = 1_700_000_000_000
     await using one = await stores(1, { now: () => now })
     const [endpoint, times] = ['https://a.example.com/', [1_000, 30_000]] as const
-    await one.all[0]?.workers?.noteDown([{ endpoint, forMs: 0 }], ...times)
-    const probe = async () => (await one.all[0]?.workers?.tryProbes([endpoint], ...times))?.[0]
+    await one.all[0]?.shared?.workers.noteDown([{ endpoint, forMs: 0 }], ...times)
+    const probe = async () =>
+      (await one.all[0]?.shared?.workers.tryProbes([endpoint], ...times))?.[0]
     for (const holdMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
       expect(await probe()).toBe(holdMs)
       now += holdMs
@@ -1591,7 +1596,7 @@ describe('claims that follow each other', () => {
     const { now, putAt, claim, advance, all } = opened
     const [store] = all as [Store]
     const told = new Set<string>()
-    store.onPut?.((_, lane) => told.add(lane))
+    store.shared?.onPut((_, lane) => told.add(lane))
     advance(LEASE_MS)
     await putAt(now + LEASE_MS, 'n1', 'n2', 'n3')
     const clock = vi.spyOn(performance, 'now')
@@ -1754,7 +1759,7 @@ describe('a claim of more than is read at once', () => {
       await store.put(Array.from({ length: count }, () => newDelivery({ destination, body })))
     }
     const told: string[] = []
-    store.onPut?.((destination) => told.push(destination))
+    store.shared?.onPut((destination) => told.push(destination))
     const claim = async (limit = count): Promise<Record<string, number>> => {
       told.length = 0
       const claimed = await store.claim(
@@ -1888,21 +1893,24 @@ describe('after the clock of the server was hours ahead, and was set back', () =
     await using both = await openStores(server, 2, { now: () => time })
     const [store, gone] = both.all as [Required<Store>, Required<Store>]
     const [endpoint, other] = ['crm http://a/', 'crm http://b/']
-    await store.workers.heartbeat()
+    await store.shared.workers.heartbeat()
 
     time += 5 * 3_600_000
-    await gone.workers.heartbeat()
+    await gone.shared.workers.heartbeat()
     const down = [endpoint, other].map((name) => ({ endpoint: name, forMs: 4_000 }))
-    await gone.workers.noteDown(down, 1_000, 30_000)
+    await gone.shared.workers.noteDown(down, 1_000, 30_000)
 
     time -= 5 * 3_600_000
-    expect(await store.workers.heartbeat()).toBe(1)
-    expect(await store.liveWorkers()).toBe(0)
-    expect(await store.workers.findDown(30_000)).toContainEqual({ endpoint, forMs: 0 })
-    expect(await store.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([1_000])
-    expect(await store.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([0])
-    await store.workers.noteDown([{ endpoint: other, forMs: 2_000 }], 1_000, 30_000)
-    expect(await store.workers.findDown(30_000)).toContainEqual({ endpoint: other, forMs: 2_000 })
+    expect(await store.shared.workers.heartbeat()).toBe(1)
+    expect(await store.shared.liveWorkers()).toBe(0)
+    expect(await store.shared.workers.findDown(30_000)).toContainEqual({ endpoint, forMs: 0 })
+    expect(await store.shared.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([1_000])
+    expect(await store.shared.workers.tryProbes([endpoint], 1_000, 30_000)).toEqual([0])
+    await store.shared.workers.noteDown([{ endpoint: other, forMs: 2_000 }], 1_000, 30_000)
+    expect(await store.shared.workers.findDown(30_000)).toContainEqual({
+      endpoint: other,
+      forMs: 2_000,
+    })
   })
 
   /** Stores of two processes, on a server whose clock is ahead by so much, and is set back then. */

@@ -398,7 +398,7 @@ test('what another process puts is heard of, and need not be looked for', async 
     )
   })
   const heard: string[] = []
-  here.onPut?.((destination, lane) => {
+  here.shared?.onPut((destination, lane) => {
     heard.push(`${destination} ${lane}`)
     dispatcher.wake(destination, lane)
   })
@@ -432,7 +432,7 @@ describe('workers that deliver to the same endpoint', () => {
           throw new Error(errorMessage(error))
         },
       }
-      const { workers } = store
+      const workers = store.shared?.workers
       if (!workers) throw new Error('no workers')
       const sharedBreakers = await SharedBreakers.join({ workers, events, now: () => now })
       stores.push(store)

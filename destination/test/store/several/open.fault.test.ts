@@ -157,7 +157,7 @@ test('a server whose settlements fail is not claimed from, and nobody is told to
   const [a, b] = [await place('a'), await place('b')]
   const store = await openStore([a, b])
   const told: string[] = []
-  store.onPut?.((destination, lane) => told.push(`${destination} ${lane}`))
+  store.shared?.onPut((destination, lane) => told.push(`${destination} ${lane}`))
   const put = newDelivery({ source: OF_SECOND })
   await store.put([put, newDelivery({ source: OF_SECOND })])
   const first = await claimOne(store)
