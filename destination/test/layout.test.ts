@@ -97,6 +97,7 @@ const PURE = [
   'model/delivery',
   'model/outcome',
   'model/portal-words',
+  'model/secrets',
   'model/shown-url',
   'model/wildcard',
   'observe/durations',

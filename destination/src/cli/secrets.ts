@@ -1,3 +1,4 @@
+import { sharedSecretsOf } from '../model/secrets.js'
 import { shownFile } from '../settings/file.js'
 import { SettingsError } from '../settings/settings-error.js'
 import { CommandError, EXIT, fromEnvironment } from './command.js'
@@ -43,9 +44,7 @@ async function findSecrets({ secret, config, destination }: SecretOptions): Prom
     throw new CommandError(EXIT.usage, message)
   }
   const signing = wanted.filter(({ sharedSecret }) => sharedSecret !== undefined)
-  const secrets = signing.flatMap((each) =>
-    [each.sharedSecret ?? [], each.otherSecret ?? []].flat(),
-  )
+  const secrets = signing.flatMap(sharedSecretsOf)
   if (!local) return { secrets, from: '' }
   const file = shownFile(local.file)
   const names = signing.map(({ name }) => name).join(', ')

@@ -1,4 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
+import { writeKeysOf } from '../model/secrets.js'
 import { eachInSlices } from '../model/slices.js'
 import type { Source } from '../settings/settings.js'
 
@@ -16,10 +17,7 @@ export function createCredentials(): (sources: readonly Source[]) => Promise<Cre
   // Hashing the keys of thousands of sources again, because one of them has changed, would hold up other requests.
   const known = new WeakMap<Source, string[]>()
   const digestsOf = (source: Source): string[] => {
-    const { writeKey, otherWriteKey } = source
-    const digests =
-      known.get(source) ??
-      (otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey]).map(digest)
+    const digests = known.get(source) ?? writeKeysOf(source).map(digest)
     known.set(source, digests)
     return digests
   }

@@ -1,4 +1,5 @@
 import type { Fields } from '../model/fields.js'
+import { writeKeysOf } from '../model/secrets.js'
 import { KINDS, type Kind } from '../model/setting.js'
 import { eachInSlices } from '../model/slices.js'
 import { checkDestination, checkSource, checkTenant } from '../settings/check.js'
@@ -435,10 +436,6 @@ async function indexOf(settings: Settings): Promise<File> {
   await eachInSlices(settings.destinations, (one) => destination.set(one.name, one))
   const tenant = new Map((settings.tenants ?? []).map((one) => [one.name, one]))
   return { settings, sealer: sealerOf(settings), source, destination, tenant, writeKeys }
-}
-
-function writeKeysOf({ writeKey, otherWriteKey }: Source): string[] {
-  return otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey]
 }
 
 function valuesOf<Value>(entries: ReadonlyMap<string, Entry<Value>>): Value[] {

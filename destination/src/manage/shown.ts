@@ -1,6 +1,7 @@
 import { isFields, type Fields } from '../model/fields.js'
 import type { ManagedSetting, SettingChange } from '../model/answers.js'
 import { hasHidden, HIDDEN } from '../model/hidden.js'
+import { sharedSecretsOf, writeKeysOf } from '../model/secrets.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source, Tenant } from '../settings/settings.js'
@@ -19,7 +20,7 @@ export function toRaw(kind: Kind, value: Setting): Fields {
 function fromSource({ writeKey, otherWriteKey, rateLimit, ...rest }: Source): Fields {
   return {
     ...rest,
-    writeKey: otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey],
+    writeKey: writeKeysOf({ writeKey, otherWriteKey }),
     ...(rateLimit && { rateLimit: withoutDefault(rateLimit) }),
   }
 }
@@ -44,7 +45,7 @@ export function withoutDefaults(kind: Kind, raw: Fields): Fields {
 
 function fromDestination(destination: Destination): Fields {
   const { sharedSecret, otherSecret, webhookSecrets, webhooks, ...rest } = destination
-  const shared = [sharedSecret, otherSecret].filter((secret) => secret !== undefined)
+  const shared = sharedSecretsOf({ sharedSecret, otherSecret })
   return {
     ...rest,
     ...(shared.length > 0 && { sharedSecret: shared }),

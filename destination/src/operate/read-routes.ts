@@ -10,6 +10,7 @@ import type {
   Status,
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace, DeliveryId } from '../model/delivery.js'
+import { writeKeysOf } from '../model/secrets.js'
 import type { Source } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
 import type { ClockPort, ReadPort, Store } from '../store/store.js'
@@ -210,9 +211,7 @@ export async function getMessage(
 /** Whether a source has a write key, also one that is being replaced. */
 function hasKey(sources: readonly Source[], name: string, key: string): boolean {
   const source = sources.find((one) => one.name === name)
-  return [source?.writeKey, source?.otherWriteKey].some(
-    (one) => one !== undefined && isSame(key, one),
-  )
+  return source !== undefined && writeKeysOf(source).some((one) => isSame(key, one))
 }
 
 /** @throws {@link Refusal} */
