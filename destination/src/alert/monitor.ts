@@ -24,6 +24,7 @@ import {
   withSuccess,
   type Facts,
   type Seen,
+  type Streak,
 } from './streak.js'
 
 /** How often everything that fails is judged, in ms. */
@@ -218,48 +219,54 @@ export class Monitor {
       this.#open.delete(key)
       return
     }
+    const save = (streak: Streak | undefined) =>
+      this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), streak)
     const action = judge(facts)
-    const { destination, url, last } = watched
-    const endpoint = withoutQuery(url)
-    const since = facts.saved?.streak.since ?? 0
     switch (action.kind) {
       case 'wait':
         if (facts.seen.failures === 0) this.#open.delete(key)
         break
       case 'save':
-        await this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), action.streak)
+        await save(action.streak)
         break
       case 'tell': {
-        const { streak, afterMs } = action
-        const properties = {
-          endpoint,
-          since: this.#shown(streak.since),
-          failingFor: formatDuration(afterMs),
-          code: last?.code ?? null,
-          status: last?.status ?? null,
-          error: last?.error ?? null,
-        }
-        const keys = [keyOf(destination, url), streak.since, afterMs]
-        const alert: Alert = { name: 'Endpoint Failing', destination, properties, key: keys }
-        await this.#tell(alert, alerts, () =>
-          this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), streak),
-        )
+        const alert = this.#failing(watched, action.streak.since, action.afterMs)
+        await this.#tell(alert, alerts, () => save(action.streak))
         break
       }
       case 'end': {
-        const seconds = Math.round((facts.seen.lastSuccessAt - since) / 1_000)
-        const properties = { endpoint, since: this.#shown(since), failedForSeconds: seconds }
-        const keys = [keyOf(destination, url), since]
-        const alert: Alert = { name: 'Endpoint Recovered', destination, properties, key: keys }
-        const end = () =>
-          this.#records.write(FAILING, key, this.#records.of(FAILING).get(key), undefined)
-        if (facts.saved && facts.saved.streak.told > 0) await this.#tell(alert, alerts, end)
-        else await end()
+        const { since = 0, told = 0 } = facts.saved?.streak ?? {}
+        const alert = this.#recovered(watched, since, facts.seen.lastSuccessAt)
+        if (told > 0) await this.#tell(alert, alerts, () => save(undefined))
+        else await save(undefined)
         this.#open.delete(key)
         return
       }
     }
-    await this.#pauseIfAllFail(destination, failingMsOf(facts), alerts)
+    await this.#pauseIfAllFail(watched.destination, failingMsOf(facts), alerts)
+  }
+
+  #failing({ destination, url, last }: Watched, since: number, afterMs: number): Alert {
+    const properties = {
+      endpoint: withoutQuery(url),
+      since: this.#shown(since),
+      failingFor: formatDuration(afterMs),
+      code: last?.code ?? null,
+      status: last?.status ?? null,
+      error: last?.error ?? null,
+    }
+    const key = [keyOf(destination, url), since, afterMs]
+    return { name: 'Endpoint Failing', destination, properties, key }
+  }
+
+  #recovered({ destination, url }: Watched, since: number, succeededAt: number): Alert {
+    const properties = {
+      endpoint: withoutQuery(url),
+      since: this.#shown(since),
+      failedForSeconds: Math.round((succeededAt - since) / 1_000),
+    }
+    const key = [keyOf(destination, url), since]
+    return { name: 'Endpoint Recovered', destination, properties, key }
   }
 
   /** Pauses a destination if one of its endpoints has just failed for too long, and the others have not succeeded either. */
