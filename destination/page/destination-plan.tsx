@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { FilterFields } from './filter-fields.js'
 import { Checks } from './form.js'
-import type { InputsProps, Plan } from './setting-editor.js'
+import type { InputsProps, Plan } from './setting-plan.js'
 import {
   destinationFields,
   destinationForm,

@@ -1,5 +1,5 @@
 import { TextField } from './form.js'
-import type { InputsProps, Plan } from './setting-editor.js'
+import type { InputsProps, Plan } from './setting-plan.js'
 import {
   NO_TENANT,
   QUOTAS,
