@@ -39,7 +39,7 @@ export const MUTANTS = [
     proof: 2,
     package: 'sdk',
     file: 'analytics.js',
-    find: 'segment.append(json);\n\t\t\tif (this.#around.fsync',
+    find: 'segment.append(json);\n\t\tif (this.#around.fsync',
     put: 'if (this.#around.fsync',
   },
   {

@@ -29,3 +29,10 @@ export const hasCode = (error: unknown, ...codes: string[]) =>
 
 /** Whether this user lacks a right. Somebody can give it: nothing is damaged. */
 export const isDenied = (error: unknown) => hasCode(error, 'EACCES', 'EPERM')
+
+/** Whether this process has too many files open. */
+export const isShortage = (error: unknown) => hasCode(error, 'EMFILE', 'ENFILE')
+
+/** Whether the disk, or a right, is at fault, and not the bytes. ENOENT and ENOTDIR mean that there is no file. */
+export const isOfDisk = (error: unknown) =>
+  /^E(?!RR_|NOENT$|NOTDIR$)/.test(String((error as NodeJS.ErrnoException).code))

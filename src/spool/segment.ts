@@ -41,7 +41,7 @@ export interface Stretch {
 }
 
 /** What another process left. */
-interface Loaded {
+export interface Loaded {
   readonly segment: Segment
   /** The bytes after the last record, which are no whole record. */
   readonly torn: Uint8Array

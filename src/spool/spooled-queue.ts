@@ -4,7 +4,8 @@ import { MAX_BODY_MESSAGES } from '../limits.js'
 import { Queue } from '../queue.js'
 import { detached, later } from '../runtime.js'
 import type { Callback } from '../types.js'
-import { Spool, type Spooled, type SpoolSurroundings } from './spool.js'
+import type { Segments, Spooled } from './segments.js'
+import { Spool, type SpoolSurroundings } from './spool.js'
 
 /** How much of what is on disk waits in memory too: so much that normal operation never reads the disk. */
 const MAX_WINDOW_BYTES = 8 * 1024 * 1024
@@ -38,6 +39,7 @@ export class SpooledQueue {
   readonly #windowBytes: number
   readonly #memory = new Queue()
   readonly #spool: Spool
+  readonly #onDisk: Segments
   readonly #unspooled = new Queue()
   /** Messages that were taken, and are in memory only. */
   readonly #taken = new Map<number, Entry>()
@@ -63,10 +65,11 @@ export class SpooledQueue {
         for (const spooled of unread) this.#lose(spooled)
       },
     })
+    this.#onDisk = this.#spool.segments
   }
 
   get maxPendingBytes(): number {
-    return this.#spool.maxPendingBytes
+    return this.#onDisk.maxPendingBytes
   }
 
   /**
@@ -75,7 +78,7 @@ export class SpooledQueue {
    */
   hasRoom(bytes: number, freedBytes = 0): boolean {
     if (!this.#isDiskNext) return this.#fitsInMemory(bytes)
-    return freedBytes >= bytes || this.#spool.hasRoom(bytes)
+    return freedBytes >= bytes || this.#onDisk.hasRoom(bytes)
   }
 
   /** Whether the next message goes to disk, as far as is known. */
@@ -89,7 +92,7 @@ export class SpooledQueue {
   }
 
   get bytes(): number {
-    return this.#memory.bytes + this.#spool.unreadBytes + this.#unspooled.bytes
+    return this.#memory.bytes + this.#onDisk.unreadBytes + this.#unspooled.bytes
   }
 
   get openBytes(): number {
@@ -124,9 +127,9 @@ export class SpooledQueue {
     if (!this.#isSpooled || !this.#spool.append(json, sequence)) {
       return this.#fitsInMemory(json.length) && this.#unspooled.push(json, sequence, callback)
     }
-    const isNext = this.#spool.unread === 1
+    const isNext = this.#onDisk.unread === 1
     if (isNext && this.#memory.bytes + json.length <= this.#windowBytes) {
-      this.#spool.skip()
+      this.#onDisk.skip()
       return this.#memory.push(json, sequence, callback)
     }
     if (callback) this.#callbacks.set(sequence, callback)
@@ -138,7 +141,7 @@ export class SpooledQueue {
     this.#memory.closeBatch()
     this.#unspooled.closeBatch()
     this.#openUnread = 0
-    if (this.#around.fsync === 'batch') void this.#spool.sync()
+    void this.#onDisk.sync()
   }
 
   take(maxMessages: number, maxBytes: number, before?: number): Entry[] {
@@ -186,7 +189,7 @@ export class SpooledQueue {
       if (!this.#spool.has(entry)) lost.push(entry)
       else if (entry.callback) callbacks.push(entry.callback)
     }
-    const kept = taken.length - lost.length + this.#spool.unread
+    const kept = taken.length - lost.length + this.#onDisk.unread
     // Those of messages that are lost are called when that is reported.
     for (const sequence of this.#callbacks.keys()) {
       const isKept = this.#spool.has({ sequence }) && !this.#isLost(sequence)
@@ -226,7 +229,7 @@ export class SpooledQueue {
 
   /** Gets messages from disk into memory if there are none, but for the last `except`. */
   #fill(except: number): void {
-    while (this.#isDrained && this.#spool.unread > except) if (!this.#refill()) return
+    while (this.#isDrained && this.#onDisk.unread > except) if (!this.#refill()) return
   }
 
   get #isDrained(): boolean {
@@ -235,17 +238,17 @@ export class SpooledQueue {
 
   /** Where the next messages are that can be taken. */
   get #first(): Queue {
-    return this.#isDrained && this.#spool.unread === 0 ? this.#unspooled : this.#memory
+    return this.#isDrained && this.#onDisk.unread === 0 ? this.#unspooled : this.#memory
   }
 
   /** Reads on; false if nothing can be read at the moment. */
   #refill(): boolean {
-    const spooled = this.#spool.read()
+    const spooled = this.#onDisk.read()
     for (const { json, sequence } of spooled) {
       if (json) this.#memory.push(json, sequence, this.#callbackOf(sequence))
     }
     this.#memory.closeBatch()
-    this.#openUnread = Math.min(this.#openUnread, this.#spool.unread)
+    this.#openUnread = Math.min(this.#openUnread, this.#onDisk.unread)
     for (const each of spooled) if (!each.json) this.#lose(each)
     return spooled.length > 0
   }
@@ -273,7 +276,7 @@ export class SpooledQueue {
     const { oldest } = this.#unspooled
     if (!oldest) return 0
     const json = oldest.slab.subarray(oldest.start, oldest.end)
-    if (!this.#spool.hasRoom(json.length) || !this.#spool.append(json, oldest.sequence)) return 0
+    if (!this.#onDisk.hasRoom(json.length) || !this.#spool.append(json, oldest.sequence)) return 0
     if (this.#unspooled.closedLength === 0) this.#openUnread++
     if (oldest.callback) this.#callbacks.set(oldest.sequence, oldest.callback)
     this.#unspooled.takeOldest()
