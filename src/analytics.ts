@@ -404,7 +404,7 @@ export class Analytics<
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
       freedBytes += entryBytes(oldest)
-      this.#books.lostMeanwhile([oldest], this.#fullError)
+      this.#books.lostMeanwhile(oldest, this.#fullError)
     }
     return true
   }

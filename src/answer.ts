@@ -1,7 +1,7 @@
 import type { Batch } from './entry.js'
 import { DroppedError, RejectedError } from './errors.js'
 import { isListBegun } from './rejections.js'
-import { adviceFor, retryAfterMs } from './retry.js'
+import { adviceFor, judge, retryAfterMs, type Verdict } from './retry.js'
 
 /** A server's answer. */
 export interface Answered {
@@ -50,6 +50,11 @@ export function byStatus(batch: Batch, answer: Answer): Answer {
   if (mayBeNamed) batch.cuts = isAlone ? -Infinity : 0
   else batch.cuts++
   return isAlone && batch.cuts >= MAX_CUTS ? answer.cut : answer
+}
+
+/** What an answer means for the batch that got it. */
+export function verdictOn(answer: Answer, { entries }: Batch): Verdict {
+  return 'error' in answer ? 'retry' : judge(answer.status, entries.length)
 }
 
 /** Why there was no success, without the words of the server; undefined if there was one. */

@@ -156,12 +156,12 @@ export class Books {
     this.#around.teller.tellLater(loss)
   }
 
-  /** Messages that were queued are lost, perhaps inside the call of another one. They are told later. */
-  lostMeanwhile(entries: readonly Entry[], error: HooklineError): void {
-    this.#logLoss('dropped', entries, error)
-    this.#around.teller.lostMeanwhile(entries, error)
-    this.#count('dropped', entries)
-    this.#forget(entries)
+  /** A message that was queued is lost, perhaps inside the call of another one. It is told later. */
+  lostMeanwhile(entry: Entry, error: HooklineError): void {
+    this.#logLoss('dropped', [entry], error)
+    this.#around.teller.lostMeanwhile(entry, error)
+    this.#count('dropped', [entry])
+    this.#forget([entry])
   }
 
   /**

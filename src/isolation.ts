@@ -41,10 +41,6 @@ export class Isolation {
     this.#maxBytes = maxBytes
   }
 
-  get size(): number {
-    return this.#waiting.length
-  }
-
   /** Whether some message here fails in this way. */
   knows(failure: string): boolean {
     return (this.#kinds.get(failure) ?? 0) > 0

@@ -79,14 +79,12 @@ export class Line {
   }
 
   #takeAlone(entry: Entry): Batch {
-    if (this.#tried.some(({ entries }) => entries.includes(entry))) return this.#takeTried(entry)
-    this.#queue.remove(entry)
-    return createBatch([entry])
-  }
-
-  #takeTried(entry: Entry): Batch {
     const at = this.#tried.findIndex(({ entries }) => entries.includes(entry))
-    const batch = this.#tried[at] as Batch
+    const batch = this.#tried[at]
+    if (!batch) {
+      this.#queue.remove(entry)
+      return createBatch([entry])
+    }
     const [start, rest] = cutBatch(batch, batch.entries.indexOf(entry))
     const [alone, end] = cutBatch(rest, 1)
     const others = [start, end].filter(({ entries }) => entries.length > 0)

@@ -37,7 +37,7 @@ export class ScriptEnd {
   #ends = 0
   /** How many messages were delivered when the script ended last. */
   #deliveredBefore = 0
-  /** How many messages the endpoint had answered when the client gave up waiting for it. */
+  /** How many messages the endpoint had answered when the client gave up waiting for it at exit. */
   #answeredBefore = -1
   /** How often in a row a listener of `beforeExit` has recorded a message. */
   #records = 0
@@ -89,7 +89,7 @@ export class ScriptEnd {
     this.#client.closeBatch()
     this.#client.sender.hurry()
     if (this.#stopGrace || !hasEnded) return
-    if (this.#hasGivenUp) {
+    if (this.#answered === this.#answeredBefore) {
       const { origin } = this.#client.endpoint
       this.#giveUp(
         `the client had already given up waiting for ${origin} when this message was recorded`,
@@ -136,10 +136,5 @@ export class ScriptEnd {
   get #answered(): number {
     const { delivered, rejected } = this.#client.books.stats()
     return delivered + rejected
-  }
-
-  /** Whether the client has given up waiting for the endpoint at exit, and has had no answer since. */
-  get #hasGivenUp(): boolean {
-    return this.#answered === this.#answeredBefore
   }
 }

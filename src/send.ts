@@ -4,6 +4,7 @@ import {
   consumption,
   describeFailure,
   rejection,
+  verdictOn,
   type Answer,
   type Answered,
   type Failure,
@@ -18,7 +19,6 @@ import type { HooklineError } from './hookline-error.js'
 import { Isolation, MAX_LONE_ATTEMPTS } from './isolation.js'
 import { Line, type Untried } from './line.js'
 import type { Log } from './log.js'
-import { judge } from './retry.js'
 import { clearTimeout, detached, nowMs, startTimer, type Timer } from './runtime.js'
 
 /** How fast things go. A test client goes on at once. */
@@ -128,10 +128,9 @@ export class Sender {
     const answered: [Batch, Answered][] = []
     for (const [batch, attempt] of inFlight) {
       const answer = attempt.cancel(reason)
-      const isTaken =
-        'status' in answer && judge(answer.status, batch.entries.length) === 'delivered'
       // As long as no body has come, it may still name messages that were refused.
-      if (isTaken && answer.body !== '') answered.push([batch, answer])
+      const hasBody = 'status' in answer && answer.body !== ''
+      if (hasBody && verdictOn(answer, batch) === 'delivered') answered.push([batch, answer])
       else left.push(batch)
     }
     return { left: left.flatMap((batch) => batch.entries), answered }
@@ -197,7 +196,7 @@ export class Sender {
 
   #conclude(batch: Batch, answer: Answer, epoch: number, durationMs: number): void {
     const { size } = this.#around
-    const verdict = 'error' in answer ? 'retry' : judge(answer.status, batch.entries.length)
+    const verdict = verdictOn(answer, batch)
     if ('error' in answer || verdict === 'retry') {
       const failure = describeFailure(answer)
       if (failure.kind === 'timeout' || failure.kind === 'late answer') size.timedOut(batch)
@@ -277,7 +276,7 @@ export class Sender {
   /** Tries an isolated message, if one is due and the endpoint is not failing for everything. */
   #sendIsolated(): void {
     clearTimeout(this.#isolatedTimer)
-    const isWaiting = this.#isolation.size > 0 && !this.#isTryingIsolated
+    const isWaiting = this.#isolation.dueMs < Infinity && !this.#isTryingIsolated
     if (!isWaiting || !this.#around.isOurs()) return
     const isFailing = this.#failures > 0 && (this.#inLine > 0 || !this.#line.isEmpty)
     if (isFailing || this.#pause) return // both end with another call of this
@@ -296,7 +295,7 @@ export class Sender {
 
   #concludeIsolated(batch: Batch, attempts: number, answer: Answer): void {
     const { books, maxRetries } = this.#around
-    const verdict = 'error' in answer ? 'retry' : judge(answer.status, 1)
+    const verdict = verdictOn(answer, batch)
     if ('error' in answer || verdict === 'retry') {
       const failure = describeFailure(answer)
       this.#isolation.failed()

@@ -94,12 +94,10 @@ export class Teller {
     this.#depth = 0
   }
 
-  /** These messages are lost, perhaps inside the call of another one: they are told later. */
-  lostMeanwhile(entries: readonly Entry[], error: HooklineError): void {
-    for (const entry of entries) {
-      const message = this.#hooks.onFailed && toLostMessage(entry)
-      this.tellLater({ error, callback: entry.callback, message })
-    }
+  /** This message is lost, perhaps inside the call of another one: it is told later. */
+  lostMeanwhile(entry: Entry, error: HooklineError): void {
+    const message = this.#hooks.onFailed && toLostMessage(entry)
+    this.tellLater({ error, callback: entry.callback, message })
   }
 
   callBack(callback: Callback | undefined, error?: HooklineError): void {
