@@ -9,7 +9,7 @@ const SRC = fileURLToPath(new URL('../src', import.meta.url))
 
 /** The way of a call. A stage imports from those after it, and from leaves. */
 const STAGES =
-  'analytics script-end options headers validate encode spool/spooled-queue spool/spool spool/absorb spool/lease spool/segments spool/damage spool/syncing spool/segment spool/record queue send blame line body-size isolation batch attempt agent proxy answer retry books flushes teller warnings'.split(
+  'analytics script-end options headers validate encode spool/spooled-queue spool/spool spool/absorb spool/lease spool/owner spool/segments spool/damage spool/syncing spool/segment spool/record queue send blame line body-size isolation batch attempt agent proxy answer retry books flushes teller warnings'.split(
     ' ',
   )
 

@@ -1,7 +1,8 @@
 import { drainAtExit, noDrainAtExit } from '../exit.js'
 import type { Log } from '../log.js'
 import { crypto, encoder, getBuiltin, nowMs } from '../runtime.js'
-import { folderOf, fs, hasCode, isDenied, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
+import { fs, hasCode, isDenied, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
+import { FREE, isKnownDead, readBeat, self, startOf, type Beat } from './owner.js'
 
 /** How often a holder beats, and how often it looks at the others. */
 export const BEAT_MS = 5_000
@@ -20,23 +21,11 @@ const FOLDER_BYTES = 8_192
 
 const RESERVE_BYTES = 4 * FOLDER_BYTES
 
-/** The owner file of a folder that anybody may take. It is shorter than any other owner file. */
-const FREE = 'free'
-
 /** As POSIX has it. */
 const READ_AND_WRITE = 6
 
 /** The ending of a folder that no client holds, and that has files that the spool did not make. */
 export const FOREIGN = '.foreign'
-
-/** Which process holds a folder. */
-export interface Owner {
-  /** One boot of one kernel and one pid namespace: a pid means nothing elsewhere. Empty if unknown. */
-  readonly machine: string
-  readonly pid: number
-  /** When the process started, in the kernel's own terms: pids are reused. Empty if unknown. */
-  readonly start: string
-}
 
 /** A reserve, and how many bytes it is to have. */
 interface Smaller {
@@ -66,35 +55,6 @@ export interface Claim {
   readonly folder: string
   /** Its former holder cannot write to it any more. If false, that holder may only have stood still. */
   readonly isDead: boolean
-}
-
-/**
- * Whether it is certain that a folder's owner is dead. The kernel knows, but only for processes of the same boot
- * and pid namespace, and not for threads.
- *
- * @param startOf - when the process with a pid started; undefined if there is none
- */
-export function isKnownDead(
-  text: string,
-  machine: string,
-  startOf: (pid: number) => string | undefined,
-): boolean {
-  if (text === FREE) return true
-  try {
-    const owner = JSON.parse(text) as Owner
-    if (machine === '' || owner.machine !== machine || !(owner.pid > 0)) return false
-    const start = startOf(owner.pid)
-    if (start === undefined) return true
-    return start !== '' && owner.start !== '' && start !== owner.start
-  } catch {
-    return false // The file is not written yet, or damaged.
-  }
-}
-
-/** What a folder's owner file says, and when it was last touched. */
-interface Beat {
-  readonly text: string
-  readonly beatMs: number
 }
 
 /**
@@ -537,51 +497,3 @@ const reserveFile = (folder: string) => `${folder}/reserve`
 const ownerFile = (folder: string) => `${folder}/owner`
 const watchedFile = (folder: string) => `${folder}/watched`
 const takenFile = (folder: string) => `${folder}/taken`
-
-/** Reads an owner file; undefined if there is none, and only its folder's time if this user may not. Opening it makes a network file system ask its server. */
-function readBeat(path: string): Beat | undefined {
-  let fd: number
-  try {
-    fd = fs.openSync(path, 'r')
-  } catch (error) {
-    if (hasCode(error, 'ENOENT')) return undefined
-    if (isDenied(error)) return { beatMs: fs.statSync(folderOf(path)).mtimeMs, text: '' }
-    throw error
-  }
-  try {
-    return { beatMs: fs.fstatSync(fd).mtimeMs, text: fs.readFileSync(fd, 'utf8') }
-  } finally {
-    fs.closeSync(fd)
-  }
-}
-
-function self(): Owner {
-  return { machine: machine(), pid: process.pid, start: startOf(process.pid) ?? '' }
-}
-
-function machine(): string {
-  if (process.platform !== 'linux') return getBuiltin?.('node:os').hostname() ?? ''
-  try {
-    const boot = fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
-    return `${boot} ${fs.readlinkSync('/proc/self/ns/pid')}`
-  } catch {
-    return ''
-  }
-}
-
-/** When a process started; empty if the system does not tell, undefined if it is dead or a zombie. */
-function startOf(pid: number): string | undefined {
-  try {
-    process.kill(pid, 0)
-  } catch (error) {
-    if (hasCode(error, 'ESRCH')) return undefined
-  }
-  try {
-    // The name may hold anything. After it come the state and, 19 fields later, the start. Source: proc(5).
-    const stat = fs.readFileSync(`/proc/${pid}/stat`, 'utf8')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return /[ZX]/.test(fields[0] ?? '') ? undefined : (fields[19] ?? '')
-  } catch {
-    return ''
-  }
-}

@@ -6,7 +6,8 @@ import { basename, dirname, join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { log } from '../../src/log.js'
-import { isKnownDead, Lease } from '../../src/spool/lease.js'
+import { Lease } from '../../src/spool/lease.js'
+import { isKnownDead } from '../../src/spool/owner.js'
 import { Segment } from '../../src/spool/segment.js'
 import {
   createClient,
