@@ -57,7 +57,11 @@ const tsc = (...flags) =>
 tsc('--declaration', 'false', '--removeComments')
 tsc('--emitDeclarationOnly')
 
-/** A tab for four spaces makes the package smaller by a tenth. A template literal of several lines would change with it. */
+/** A tab for four spaces makes the package smaller by a tenth. */
+const withTabs = (code) =>
+  code.replaceAll(/^(?: {4})+/gm, (spaces) => '\t'.repeat(spaces.length / 4))
+
+/** A template literal of several lines would change with the tabs. */
 const tabs = {
   name: 'tabs',
   renderChunk: (code) => {
@@ -66,7 +70,7 @@ const tabs = {
     if (broken !== undefined) {
       throw new Error(`a template literal has several lines, or a backtick is no \\x60: ${broken}`)
     }
-    return code.replaceAll(/^(?: {4})+/gm, (spaces) => '\t'.repeat(spaces.length / 4))
+    return withTabs(code)
   },
 }
 
@@ -108,7 +112,7 @@ function declarations() {
  */
 const structural = {
   name: 'structural',
-  renderChunk: (code) => code.replaceAll(/^\s*#private;\n/gm, ''),
+  renderChunk: (code) => withTabs(code.replaceAll(/^\s*#private;\n/gm, '')),
 }
 
 await bundle(

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { check, installedKb, pack, project, root, run, typeRoots, typescript } from './workbench.js'
 
 /** Our own promises to those who install it. The spool is 21 KB of it, and the request context 5 KB, for ESM and CommonJS together. */
-const MAX_PACKED_BYTES = 133_000
+const MAX_PACKED_BYTES = 134_000
 const MAX_INSTALLED_KB = 1_820
 
 const PUBLISHED = /^(dist\/.+\.(js|cjs|d\.ts|d\.cts)|package\.json|(README|CHANGELOG)\.md|LICENSE)$/
