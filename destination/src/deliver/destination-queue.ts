@@ -4,16 +4,14 @@ import type { Destination } from '../settings/settings.js'
 import { LANES } from '../store/states.js'
 import { Ahead } from './ahead.js'
 import type { EndpointQueue } from './endpoint-queue.js'
+import { LaneTurns } from './lane-turns.js'
 import type { TenantRoom } from './tenant-room.js'
 
 /** The share of the room that the other lanes leave to each lane, so that no lane starves. */
 const KEPT_SHARES: Readonly<Record<Lane, number>> = { fresh: 1 / 4, backlog: 1 / 4, bulk: 1 / 8 }
 
-/** With room for fewer requests at once than this, no lane has a share. Then the lanes take {@link TURNS}. */
+/** With room for fewer requests at once than this, no lane has a share. Then the lanes take turns. */
 const MIN_SHARED = 4
-
-/** Which lane gets the next request, in turn, where the lanes keep no shares. */
-const TURNS: readonly Lane[] = ['fresh', 'backlog', 'fresh', 'backlog', 'bulk']
 
 /** A claim waits until this share of the room is free, because many small claims cost more than one large claim. */
 const CLAIM_SHARE = 1 / 8
@@ -81,16 +79,15 @@ export class DestinationQueue {
   readonly #ahead = new Ahead()
   /** How many deliveries of the claim that is under way have no room, and are going to wait in {@link #ahead}. */
   #claimedAhead = 0
-  /** What large bodies under way count for beyond the number of their requests. */
-  #large = 0
+  /** For how much more than {@link requests} all of it counts: large bodies count for several, and what was answered for none. */
+  #surplus = 0
   /** For how many requests the largest of the latest claimed messages counts at an endpoint; `undefined` before the first claim. */
   weight: number | undefined
   /** New messages in the store, as far as this process has put and claimed them. */
   #freshInStore = 0
   /** Which of {@link PROBES} is next. */
   #nextProbe = 0
-  /** Which of {@link TURNS} is next. */
-  #nextTurn = 0
+  readonly #laneTurns = new LaneTurns()
 
   /** The URLs of its endpoints. */
   readonly urls: readonly string[]
@@ -273,15 +270,36 @@ export class DestinationQueue {
     }
   }
 
+  /** The endpoints that a delivery is for: those that have not refused it for good. */
+  receivers({ refusedBy }: Pick<Delivery, 'refusedBy'>): readonly EndpointQueue[] {
+    if (refusedBy.length === 0) return this.endpoints
+    return this.endpoints.filter(({ endpoint }) => !refusedBy.includes(endpoint.url))
+  }
+
+  /**
+   * How many requests of a lane each of these endpoints may have: the share of the lane in `part`. There is no limit if each of them
+   * has so many, because then none of them is delayed by another one.
+   */
+  mostAtOne(lane: Lane, receivers: readonly EndpointQueue[], part: number): number {
+    const most = Math.max(1, part * KEPT_SHARES[lane])
+    const isAnyFree = receivers.some((one) => one.isAvailable && one.requestsOf(lane) < most)
+    return isAnyFree ? most : Infinity
+  }
+
   /** The attempts for a delivery from a lane start. @param room - The requests that it counts for. */
   start(lane: Lane, room: number): void {
-    this.#large += room - this.width
+    this.#surplus += room - this.width
     this.#count(lane, 'underWay', 1)
   }
 
-  /** The attempts for a delivery from a lane have ended. @param room - As at its {@link start}. */
+  /** A delivery under way counts for so many requests less. */
+  release(room: number): void {
+    this.#surplus -= room
+  }
+
+  /** The attempts for a delivery from a lane have ended. @param room - The requests that it still counts for. */
   end(lane: Lane, room: number): void {
-    this.#large -= room - this.width
+    this.#surplus -= room - this.width
     this.#count(lane, 'underWay', -1)
   }
 
@@ -302,9 +320,9 @@ export class DestinationQueue {
     return this.underWay * this.width
   }
 
-  /** What they count for: a large body counts for several requests. */
+  /** What they count for: a large body counts for several requests, and an endpoint that has answered for none. */
   get load(): number {
-    return this.requests + this.#large
+    return this.requests + this.#surplus
   }
 
   /** Whether every endpoint is down or paused, so that only probes are sent. */
@@ -386,11 +404,8 @@ export class DestinationQueue {
     const room = Math.min(own, this.#tenantRoom(), MAX_CLAIM, most)
     if (room < 1) return []
     const limits: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
-    for (let taken = 0; taken < Math.floor(room); this.#nextTurn++) {
-      const lane = TURNS[this.#nextTurn % TURNS.length] ?? 'fresh'
-      if (!waiting.includes(lane)) continue
-      limits[lane]++
-      taken++
+    for (let taken = 0; taken < Math.floor(room); taken++) {
+      limits[this.#laneTurns.next((lane) => waiting.includes(lane))]++
     }
     return waiting
       .filter((lane) => limits[lane] > 0)

@@ -345,7 +345,7 @@ export class Dispatcher {
     this.#room.shareAmong(active)
   }
 
-  /** The room that a message takes. */
+  /** The room that a message takes at its start. */
   #roomOf(queue: DestinationQueue, { body }: Delivery): number {
     return queue.width * this.#room.weightOf(body)
   }
@@ -490,7 +490,8 @@ export class Dispatcher {
     const startedAt = now()
     this.#underWay++
     this.#sentAt.set(id, startedAt)
-    const room = this.#roomOf(queue, delivery)
+    const weight = this.#room.weightOf(delivery.body)
+    let room = queue.width * weight
     this.#room.take(room)
     queue.start(delivery.lane, room)
     this.#busy.add(queue)
@@ -510,11 +511,18 @@ export class Dispatcher {
     }
     // An endpoint that has answered has room for the next message, although a slower one still has this one.
     const answered = () => {
+      room -= weight
+      this.#room.take(-weight)
+      queue.release(weight)
       this.#sendAhead(queue)
       if (queue.hasWaiting) this.#claim(queue)
     }
     const isRecalled = () => this.#recalled.has(id)
-    send(delivery, () => current().signing, queue.endpoints, { ended, answered, isRecalled })
+    const receivers = queue.receivers(delivery)
+    const part = this.#room.partOf(receivers.length)
+    const most = part < Infinity ? queue.mostAtOne(delivery.lane, receivers, part) : part
+    const signingNow = () => current().signing
+    send(delivery, { receivers, most, signingNow, ended, answered, isRecalled })
   }
 
   #end(queue: DestinationQueue, room: number): void {

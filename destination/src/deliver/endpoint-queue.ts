@@ -3,7 +3,9 @@ import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import type { Poster } from '../post/poster.js'
 import type { Endpoint } from '../settings/settings.js'
+import { LANES } from '../store/states.js'
 import type { Breaker, Period } from './breaker.js'
+import { LaneTurns } from './lane-turns.js'
 import type { Pace } from './pace.js'
 
 /** How long a request waits for its turn at an endpoint, in ms, before the message skips that endpoint. */
@@ -12,7 +14,7 @@ const MAX_WAIT_MS = 5_000
 /** The most requests that are dropped in one turn of the event loop, so that dropping thousands does not block it. */
 const SLICE = 32
 
-/** The most requests that wait, as a multiple of the requests that may be under way. */
+/** The most requests of a lane that wait, as a multiple of the requests that may be under way. */
 const MAX_WAITING = 8
 
 /** At least so many may wait, so that an endpoint that takes few requests at once is busy until the next ones are claimed. */
@@ -28,6 +30,8 @@ export interface EndpointRequest {
   headers: HeaderList
   /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
   wasTried: boolean
+  /** It is not sent if its endpoint has so many requests of its lane. */
+  most: number
 }
 
 interface Waiting {
@@ -45,10 +49,10 @@ interface Waiting {
  */
 export class EndpointQueue {
   readonly #now: () => number
-  /** The requests of new messages that wait. They start before the others, so that retries and bulk work do not delay them. */
-  readonly #fresh: Waiting[] = []
-  /** The other requests that wait. */
-  readonly #others: Waiting[] = []
+  /** The requests that wait. */
+  readonly #lines: Readonly<Record<Lane, Waiting[]>> = { fresh: [], backlog: [], bulk: [] }
+  /** The lanes take turns, so that none of them delays the others. */
+  readonly #turns = new LaneTurns()
   #isRetired = false
   /** The requests of each lane, under way or waiting. */
   readonly #requests: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
@@ -115,12 +119,13 @@ export class EndpointQueue {
 
   /** How many requests wait for their turn. */
   get waiting(): number {
-    return this.#fresh.length + this.#others.length
+    const { fresh, backlog, bulk } = this.#lines
+    return fresh.length + backlog.length + bulk.length
   }
 
   /** Sends a request, now or when it is its turn. `done` is called once with the outcome, after `post` has returned. */
   post(request: EndpointRequest, done: (outcome: Outcome) => void): void {
-    if (this.#isRetired) {
+    if (this.#isRetired || this.#requests[request.lane] >= request.most) {
       setImmediate(done, this.#unsentNow())
     } else if (this.room() > 0) {
       this.#requests[request.lane]++
@@ -129,8 +134,7 @@ export class EndpointQueue {
       setImmediate(done, this.#unsentNow())
     } else {
       this.#requests[request.lane]++
-      const line = request.lane === 'fresh' ? this.#fresh : this.#others
-      line.push({ request, done, since: this.#now() })
+      this.#lines[request.lane].push({ request, done, since: this.#now() })
     }
   }
 
@@ -145,7 +149,8 @@ export class EndpointQueue {
 
   /** Requests of these deliveries that wait for their turn are not sent. Their outcome is `endpoint_busy`. */
   withdraw(ids: ReadonlySet<DeliveryId>): void {
-    for (const line of [this.#fresh, this.#others]) {
+    for (const lane of LANES) {
+      const line = this.#lines[lane]
       const withdrawn = line.filter(({ request }) => ids.has(request.id))
       if (withdrawn.length === 0) continue
       line.splice(0, line.length, ...line.filter(({ request }) => !ids.has(request.id)))
@@ -165,7 +170,8 @@ export class EndpointQueue {
     const latest = this.breaker.isOpen ? Infinity : this.#now() - maxWaitMs
     const dropped: Waiting[] = []
     let isMore = false
-    for (const line of [this.#fresh, this.#others]) {
+    for (const lane of LANES) {
+      const line = this.#lines[lane]
       const kept = line.findIndex(({ since }) => since > latest)
       const count = kept < 0 ? line.length : kept
       const now = Math.min(count, SLICE - dropped.length)
@@ -219,8 +225,8 @@ export class EndpointQueue {
   #isHopeless(lane: Lane): boolean {
     const { breaker, pace } = this
     const most = Math.max(breaker.cap * MAX_WAITING, LEAST_MAX_WAITING)
-    const before = lane === 'fresh' ? this.#fresh.length : this.waiting
-    return breaker.isOpen || before >= most || pace.pauseMs(this.#now()) > MAX_WAIT_MS
+    const isFull = this.#lines[lane].length >= most
+    return breaker.isOpen || isFull || pace.pauseMs(this.#now()) > MAX_WAIT_MS
   }
 
   /** The outcome of a request that is not sent. It says when to try again at the earliest. */
@@ -234,7 +240,8 @@ export class EndpointQueue {
   #sendWaiting(): void {
     if (this.#isRetired) return
     while (this.waiting > 0 && this.#open() > 0) {
-      const next = this.#fresh.shift() ?? this.#others.shift()
+      const lane = this.#turns.next((each) => this.#lines[each].length > 0)
+      const next = this.#lines[lane].shift()
       if (next) this.#send(next.request, next.done)
     }
   }

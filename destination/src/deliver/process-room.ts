@@ -13,6 +13,9 @@ const UNKNOWN_SHARE = 1 / 64
  */
 const FREE_SHARE = 1 / 64
 
+/** While more than this share of the room is taken, each endpoint of a destination has a part of its own. */
+const PARTED_SHARE = 1 / 4
+
 /** What takes room: the queue of a destination. */
 export interface Taker {
   /** The requests of one delivery at once. */
@@ -77,6 +80,15 @@ export class ProcessRoom {
   /** Divides the room among so many destinations that send or wait. */
   shareAmong(destinations: number): void {
     this.#share = Math.max(1, Math.floor(this.#max / Math.max(1, destinations)))
+  }
+
+  /**
+   * How many requests each of the endpoints of a delivery may have: an equal part of the share of its destination. Else the requests
+   * to a slow one would take all of that share, and delay the fast ones. Until a quarter of the room is taken, there is no limit.
+   */
+  partOf(endpoints: number): number {
+    const isScarce = this.#max - this.free > this.#max * PARTED_SHARE
+    return isScarce && endpoints > 1 ? this.#share / endpoints : Infinity
   }
 
   /** For how many requests each message of a destination counts, as far as is known. */

@@ -7,12 +7,18 @@ import type { EndpointRequest } from './endpoint-queue.js'
 
 /** An endpoint that a request can be sent to. */
 interface Receiver {
-  endpoint: { url: string }
+  readonly endpoint: { url: string }
   post(request: EndpointRequest, done: (outcome: Outcome) => void): void
 }
 
-/** What {@link send} tells and asks of the one who sends. */
+/** What {@link send} needs of the one who sends, and tells it. */
 interface Sending {
+  /** The endpoints that have not refused it for good. */
+  receivers: readonly Receiver[]
+  /** See {@link EndpointRequest}. */
+  most: number
+  /** How requests are signed by the present settings. */
+  signingNow: () => Signing
   /** Called once with the outcomes, after `send` has returned. */
   ended: (outcomes: EndpointOutcome[]) => void
   /** Called when one endpoint has its outcome and others do not have theirs yet. */
@@ -22,25 +28,15 @@ interface Sending {
 }
 
 /**
- * Sends a delivery: one attempt at each endpoint that has not refused it for good, to all of them at the same time.
+ * Sends a delivery: one attempt at each of its endpoints, to all of them at the same time.
  *
  * During a rotation an attempt may need several requests, because the endpoint knows only one of the secrets. Each of
  * these requests has an outcome in the list. If the settings change between two of them, those that follow are signed by the
  * new settings: a secret that was removed signs nothing more.
- *
- * @param signingNow - How requests are signed by the present settings.
  */
-export function send(
-  delivery: Delivery,
-  signingNow: () => Signing,
-  endpoints: readonly Receiver[],
-  { ended, answered, isRecalled }: Sending,
-): void {
-  const { id, lane, refusedBy } = delivery
-  const receivers =
-    refusedBy.length === 0
-      ? endpoints
-      : endpoints.filter(({ endpoint }) => !refusedBy.includes(endpoint.url))
+export function send(delivery: Delivery, sending: Sending): void {
+  const { receivers, most, signingNow, ended, answered, isRecalled } = sending
+  const { id, lane } = delivery
   const outcomes: EndpointOutcome[] = []
   if (receivers.length === 0) {
     setImmediate(ended, outcomes)
@@ -54,7 +50,7 @@ export function send(
     const { url } = receiver.endpoint
     const post = (signing: Signing, [secret, ...others]: readonly (string | undefined)[]) => {
       const headers = headersFor(signing, secret)
-      receiver.post({ id, lane, body, headers, wasTried }, (outcome) => {
+      receiver.post({ id, lane, body, headers, wasTried, most }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
         const now = signingNow()
         const next = now === signing ? others : now.secretsFor(url)

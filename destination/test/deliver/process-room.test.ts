@@ -90,6 +90,20 @@ describe('the room of the process', () => {
     expect(roomFor64({}).mostOf(taker({ weight: 1, ...fields }), left)).toBe(most)
   })
 
+  test.each([
+    {
+      of: 'no limit for each while a quarter is taken',
+      underWay: 16,
+      endpoints: 2,
+      part: Infinity,
+    },
+    { of: 'half of the share for each of two', underWay: 17, endpoints: 2, part: 8 },
+    { of: 'a quarter of the share for each of four', underWay: 17, endpoints: 4, part: 4 },
+    { of: 'no limit for a single one', underWay: 64, endpoints: 1, part: Infinity },
+  ])('has for endpoints of one in four destinations $of', ({ underWay, endpoints, part }) => {
+    expect(roomFor64({ underWay }).partOf(endpoints)).toBe(part)
+  })
+
   test('has a share for each of more destinations than requests', () => {
     expect(roomFor64({ destinations: 1_000 }).mostOf(taker({ weight: 1, load: 0 }), 32)).toBe(1)
   })

@@ -3,6 +3,7 @@
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { OutcomeCode } from '../../src/model/outcome.js'
 import { createWorld, type Answer, type Behaviour } from './world.js'
 
 beforeEach(() => {
@@ -152,6 +153,100 @@ describe('a fast endpoint beside a slow one', () => {
       expect(await sent(concurrency, { latencyMs: 1_000 })).toBe(1_000)
     },
   )
+})
+
+describe('a slow endpoint that gets more new messages than it takes', () => {
+  test('at random gets in time what the fast one beside it fails or refuses', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          concurrency: fc.integer({ min: 2, max: 20 }),
+          latencyMs: fc.integer({ min: 500, max: 2_000 }),
+          code: fc.constantFrom<OutcomeCode>('server_error', 'client_error'),
+          isBulk: fc.boolean(),
+          seed: fc.integer({ min: 0 }),
+        }),
+        async ({ concurrency, latencyMs, code, isBulk, seed }) => {
+          const slow: Behaviour = () => ({ code: 'delivered', afterMs: latencyMs })
+          const fast: Behaviour = (message) => ({
+            code: isPoison(message) ? code : 'delivered',
+            afterMs: 5,
+          })
+          const world = createWorld(
+            [
+              { settings: endpointOf(concurrency), behave: slow },
+              { settings: endpointOf(128, 1), behave: fast },
+            ],
+            randomFrom(seed),
+          )
+          const taken = (concurrency * 1_000) / latencyMs
+          const everyMs = 1_000 / (3 * taken)
+          await world.pass(250)
+          // Each 30th is a tenth of what it takes: its share of turns is a fifth of that, or more.
+          for (let i = 0; i < 60 * taken; i++) {
+            if (i % 30 === 0) world.arrive(`poison ${i}`, isBulk)
+            world.arrive(`good ${i}`)
+            await world.pass(everyMs)
+          }
+          for (let i = 0; i < 180 * taken; i++) {
+            world.arrive(`good later ${i}`)
+            await world.pass(everyMs)
+          }
+          const waiting = world.rows.filter((row) => isPoison(row.message) && row.state !== 'done')
+          await world.close()
+          expect(waiting.map(({ message }) => message)).toEqual([])
+        },
+      ),
+      ROUNDS,
+    )
+  })
+
+  test('at random does not delay the fast one, however few requests the process can make at once', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          maxUnderWay: fc.integer({ min: 64, max: 1_024 }),
+          slow: fc.array(
+            fc.record({
+              concurrency: fc.integer({ min: 1, max: 128 }),
+              latencyMs: fc.integer({ min: 500, max: 8_000 }),
+            }),
+            { minLength: 1, maxLength: 4 },
+          ),
+          perSecond: fc.integer({ min: 50, max: 200 }),
+          isBulk: fc.boolean(),
+          seed: fc.integer({ min: 0 }),
+        }),
+        async ({ maxUnderWay, slow, perSecond, isBulk, seed }) => {
+          const world = createWorld(
+            [
+              { settings: endpointOf(128), behave: () => ({ code: 'delivered', afterMs: 5 }) },
+              ...slow.map(({ concurrency, latencyMs }, n) => ({
+                settings: endpointOf(concurrency, n + 1),
+                behave: () => ({ code: 'delivered' as const, afterMs: latencyMs }),
+              })),
+            ],
+            randomFrom(seed),
+            maxUnderWay,
+          )
+          await world.pass(250)
+          for (let i = 0; i < 15 * perSecond; i++) {
+            world.arrive(`m${i}`, isBulk)
+            await world.pass(1_000 / perSecond)
+          }
+          await world.pass(1_500)
+          const { url } = endpointOf(128)
+          const late = world.rows.filter(({ message, arrivedAt }) => {
+            const got = world.requests.find((one) => one.url === url && one.message === message)
+            return (got?.at ?? Infinity) - arrivedAt > 1_500
+          })
+          await world.close()
+          expect(late.length).toBe(0)
+        },
+      ),
+      ROUNDS,
+    )
+  })
 })
 
 describe('an endpoint of which messages wait', () => {

@@ -3,7 +3,7 @@
 import { vi } from 'vitest'
 import type { DeliverEvents } from '../../src/deliver/deliverer.js'
 import { destinationQueues } from '../../src/deliver/destination-queues.js'
-import { Dispatcher } from '../../src/deliver/dispatcher.js'
+import { Dispatcher, type DispatcherParts } from '../../src/deliver/dispatcher.js'
 import { Settler } from '../../src/deliver/settler.js'
 import type { Claim, Delivery, Lane, Settlement } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
@@ -28,6 +28,7 @@ interface Row {
   dueAt: number
   attempt: number
   firstAt: number | undefined
+  refusedBy: readonly string[]
   arrivedAt: number
   /** When it was delivered. */
   doneAt: number | undefined
@@ -64,10 +65,11 @@ class Waiting {
   }
 }
 
-/** A destination `crm` with these endpoints. */
+/** A destination `crm` with these endpoints. @param maxUnderWay - See {@link DispatcherParts}. */
 export function createWorld(
   endpoints: readonly { settings: Endpoint; behave: Behaviour }[],
   random: () => number,
+  maxUnderWay?: DispatcherParts['maxUnderWay'],
 ) {
   const startedAt = performance.now()
   const now = () => performance.now()
@@ -91,7 +93,7 @@ export function createWorld(
     body: row.message,
     sinceFirstMs: now() - (row.firstAt ?? now()),
     lane,
-    refusedBy: [],
+    refusedBy: row.refusedBy,
   })
 
   const lease = (row: Row, lane: Lane): Delivery => {
@@ -113,10 +115,11 @@ export function createWorld(
     return found.slice(0, limit).map((row) => lease(row, lane))
   }
 
-  const settleOne = ({ id, next }: Settlement) => {
+  const settleOne = ({ id, next, refusedBy }: Settlement) => {
     const row = rows[id]
     if (!row) throw new Error(`no delivery ${id}`)
     row.state = next.state
+    row.refusedBy = refusedBy
     if (next.state === 'done') row.doneAt = now() - startedAt
     if (!('delayMs' in next)) return
     row.dueAt = now() + next.delayMs
@@ -146,7 +149,7 @@ export function createWorld(
     workersFailed: nothing,
   } satisfies DeliverEvents
   const settler = new Settler(store, events, now)
-  const dispatcher = new Dispatcher({ store, settler, events, now, random })
+  const dispatcher = new Dispatcher({ store, settler, events, now, random, maxUnderWay })
   const destination: Destination = {
     name: 'crm',
     sources: ['web'],
@@ -189,6 +192,7 @@ export function createWorld(
         dueAt: now(),
         attempt: 0,
         firstAt: undefined,
+        refusedBy: [],
         arrivedAt: now() - startedAt,
         doneAt: undefined,
       }
