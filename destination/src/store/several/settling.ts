@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import type { Settlement } from '../../model/delivery.js'
 import { StoreError } from '../store-error.js'
 import type { Server } from './server.js'
@@ -13,12 +14,10 @@ export class Settling {
   readonly #server: Server
   /** Those that are being written again stay here until the server has taken them. */
   readonly #waiting: Settlement[] = []
-  /** Set while a retry waits or is under way. */
-  #timer: NodeJS.Timeout | undefined
+  /** Ends once nothing waits any more. */
   #retrying: Promise<void> | undefined
   /** The first attempts that are under way. */
   readonly #settling = new Set<Promise<number>>()
-  #isClosed = false
   /** How many were refused that were written late. */
   #lateRefused = 0
 
@@ -54,40 +53,33 @@ export class Settling {
     return settling
   }
 
-  /** Tries once more to write what waits. What it can't write is sent again once its lease has run out. */
-  async close(): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#timer)
-    // What fails of these is tried once more, too.
-    await Promise.all([...this.#settling, this.#retrying])
-    await this.#retry()
+  /** Resolves once the server has all settlements. Nothing may be settled after the call. */
+  async drain(): Promise<void> {
+    await Promise.all(this.#settling)
+    await this.#retrying
   }
 
   async #settle(settlements: Settlement[]): Promise<number> {
     const refused = await this.#write(settlements)
     if (refused === undefined) {
       this.#waiting.push(...settlements)
-      this.#retryLater()
+      this.#retrying ??= this.#retryUntilTaken()
       return 0
     }
     this.#noteSuccess()
     return refused
   }
 
-  #retryLater(): void {
-    if (this.#isClosed || this.#timer) return
-    this.#timer = setTimeout(() => {
-      this.#retrying = this.#retry().then(() => {
-        this.#timer = undefined
-        if (this.isFailing) this.#retryLater()
-      })
-    }, RETRY_MS)
-    this.#timer.unref()
+  async #retryUntilTaken(): Promise<void> {
+    while (this.isFailing) {
+      await setTimeout(RETRY_MS)
+      await this.#retry()
+    }
+    this.#retrying = undefined
   }
 
   async #retry(): Promise<void> {
     const settlements = [...this.#waiting]
-    if (settlements.length === 0) return
     const refused = await this.#write(settlements)
     if (refused === undefined) return
     this.#waiting.splice(0, settlements.length)

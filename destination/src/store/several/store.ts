@@ -168,7 +168,11 @@ export class SeveralStore implements Store {
     return this.#whileOpen(() => this.#claiming.due())
   }
 
-  async settle(settlements: Settlement[]): Promise<number> {
+  settle(settlements: Settlement[]): Promise<number> {
+    return this.#whileOpen(() => this.#settle(settlements))
+  }
+
+  async #settle(settlements: Settlement[]): Promise<number> {
     const parts = grouped(settlements, ({ id }) => this.#byNumber.get(serverOf(id)))
     let refused = parts.get(undefined)?.length ?? 0
     let isOver = false
@@ -422,6 +426,10 @@ export class SeveralStore implements Store {
     return this.#ofSources(copies, (store, own) => store.copiesOf(own))
   }
 
+  /**
+   * Also waits until each server has the settlements that it could not take so far, and what was leased and not sent. The caller limits
+   * that, because a server may be away for hours.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
@@ -430,8 +438,8 @@ export class SeveralStore implements Store {
   async #close(): Promise<void> {
     const left = await this.#claiming.close()
     const given = left.map((one) => unsent(one, retryLane(one)))
-    if (given.length > 0) await this.settle(given)
-    await Promise.all(Array.from(this.#settlings.values(), (settling) => settling.close()))
+    if (given.length > 0) await this.#settle(given)
+    await Promise.all(Array.from(this.#settlings.values(), (settling) => settling.drain()))
     await Promise.all(this.#all.map((server) => server.close()))
   }
 

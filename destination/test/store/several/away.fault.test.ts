@@ -1,12 +1,15 @@
 // What a destination does while one of the three servers of its store is away, and what it can read then.
+import type { ServerResponse } from 'node:http'
 import pg from 'pg'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { shareOf, spread } from '../../../src/store/shares.js'
-import type { Delivery } from '../../../src/model/delivery.js'
+import type { Claim, Delivery } from '../../../src/model/delivery.js'
 import type { DeliveryList, ShownMessage, Status } from '../../../src/model/answers.js'
 import type { Settings } from '../../../src/settings/settings.js'
 import type { RunningDestination } from '../../../src/destination.js'
 import { openStore } from '../../../src/store/open.js'
+import { openPostgres } from '../../../src/store/postgres/store.js'
+import { openSeveral } from '../../../src/store/several/open.js'
 import { newDelivery, settlement } from '../contract.js'
 import { SETTINGS_KEY } from '../../manage/api.js'
 import {
@@ -330,6 +333,60 @@ test('a process starts while a server is away, but not while the home is', async
   await home.stop('immediate')
   await expect(openStore(places)).rejects.toMatchObject({ isUnreachable: true })
   await home.start()
+})
+
+test('a process that closes waits for a server that is away, until it has the results of what was under way', async () => {
+  const places = newPlaces()
+  const { running, receiver } = await startOn(places)
+  const held: ServerResponse[] = []
+  receiver.answer((response) => held.push(response))
+  for (const source of SOURCES) await send(running, source, `m-${source}`)
+  await receiver.has(SOURCES.length)
+
+  const [a, b, c] = servers as [Server, Server, Server]
+  const waiting = async (server: Server) => {
+    const text = `SELECT count(*)::int AS count FROM away${schemas}.waiting`
+    return (await server.query<{ count: number }>(text))[0]?.count
+  }
+  await b.stop('immediate')
+  const closing = running.close()
+  try {
+    for (const response of held) response.writeHead(204).end()
+    await expect.poll(() => Promise.all([a, c].map(waiting))).toEqual([0, 0])
+  } finally {
+    await b.start()
+  }
+  await closing
+  expect(await waiting(b)).toBe(0)
+})
+
+test('a store that closes gives back what it leased for nobody, also at a server that is away meanwhile', async () => {
+  const places = newPlaces()
+  // A claim waits for no server, so all that it leases is for the next one.
+  const open = () =>
+    openSeveral(
+      places.map(({ name, url }) => ({
+        name,
+        open: () => openPostgres(url, undefined, false, true),
+      })),
+      0,
+    )
+  const [, source = ''] = SOURCES
+  const store = await open()
+  await store.put([newDelivery({ source })])
+  const isLeased = new Promise((resolve) => store.shared?.onPut(resolve))
+  const claim: Claim = { destination: 'crm', lane: 'fresh', limit: 1 }
+  expect(await store.claim([claim])).toEqual([])
+  await isLeased
+
+  const [, b] = servers as [Server, Server]
+  await b.stop('immediate')
+  const closing = store.close()
+  await b.start()
+  await closing
+  const next = await openStore(places)
+  expect(await next.stats()).toMatchObject([{ leased: 0, fresh: 0, backlog: 1 }])
+  await next.close()
 })
 
 test('a server that does not answer holds up the others only shortly, and loses nothing that it leased', async () => {
