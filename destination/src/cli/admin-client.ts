@@ -186,7 +186,7 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
   if (response.ok && isRecord(answer)) return answer
   const { code, message, problems } = errorIn(answer) ?? {
     code: 'no_destination',
-    message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url.`,
+    message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url. If a destination of an older version runs there, update it.`,
     problems: [],
   }
   const isToken = code === 'no_admin_token' || code === 'wrong_admin_token'

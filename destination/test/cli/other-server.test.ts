@@ -22,7 +22,7 @@ async function answering(status: number, body: string, headers: Record<string, s
 const where = (url: string) => ['--url', url, '--token', 'token-0123456789abcdef']
 
 const notOne = (url: string, status: number) =>
-  `${url} answered ${status}, but not as a hookline destination does. Check --url.`
+  `${url} answered ${status}, but not as a hookline destination does. Check --url. If a destination of an older version runs there, update it.`
 
 describe('a server that answers everything with {"status":"ok"}', () => {
   test.each([
