@@ -256,7 +256,13 @@ class PostgresStore implements Store {
     this.#notifications = notifications
     this.#do = prepareAll(tables)
     this.shared = {
-      workers,
+      workers: {
+        heartbeat: () => this.#whileOpen(() => workers.heartbeat()),
+        tryProbes: (...given) => this.#whileOpen(() => workers.tryProbes(...given)),
+        noteDown: (...given) => this.#whileOpen(() => workers.noteDown(...given)),
+        findDown: (...given) => this.#whileOpen(() => workers.findDown(...given)),
+        endProbes: (...given) => this.#whileOpen(() => workers.endProbes(...given)),
+      },
       liveWorkers: () => this.#whileOpen(() => workers.others()),
       onPut: (listener) => {
         notifications.listenToPuts(listener)

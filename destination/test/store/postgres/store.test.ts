@@ -1,6 +1,7 @@
 // @module-tag long
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import pg from 'pg'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
 import { ServerClock } from '../../../src/store/postgres/clock.js'
@@ -1370,6 +1371,21 @@ describe('several processes', () => {
     expect(await one.shared?.workers.heartbeat()).toBe(2)
     await three_.close()
     expect(await one.shared?.workers.heartbeat()).toBe(1)
+  })
+
+  test('leave when they close, though their first heartbeat is under way', async () => {
+    await using two = await stores(2)
+    const [one, other] = two.all as [Store, Store]
+    const locking = new pg.Client(two.url)
+    await locking.connect()
+    await locking.query('BEGIN; LOCK TABLE hookline.workers')
+    const heartbeat = one.shared?.workers.heartbeat()
+    const closing = one.close()
+    await locking.query('SELECT pg_sleep(0.1); ROLLBACK')
+    await locking.end()
+    expect(await heartbeat).toBe(1)
+    await closing
+    expect(await other.shared?.workers.heartbeat()).toBe(1)
   })
 
   test('those that join at once take no more than if they joined one by one', async () => {
