@@ -79,8 +79,10 @@ export class DestinationQueue {
   readonly #ahead = new Ahead()
   /** How many deliveries of the claim that is under way have no room, and are going to wait in {@link #ahead}. */
   #claimedAhead = 0
-  /** For how much more than {@link requests} all of it counts: large bodies count for several, and what was answered for none. */
-  #surplus = 0
+  /** The requests of deliveries under way that were answered. */
+  #answered = 0
+  /** What large bodies under way count for beyond the number of their requests. */
+  #large = 0
   /** For how many requests the largest of the latest claimed messages counts at an endpoint; `undefined` before the first claim. */
   weight: number | undefined
   /** New messages in the store, as far as this process has put and claimed them. */
@@ -286,20 +288,24 @@ export class DestinationQueue {
     return isAnyFree ? most : Infinity
   }
 
-  /** The attempts for a delivery from a lane start. @param room - The requests that it counts for. */
-  start(lane: Lane, room: number): void {
-    this.#surplus += room - this.width
+  /** The attempts for a delivery from a lane start. @param weight - For how many requests its body counts at each endpoint. */
+  start(lane: Lane, weight: number): void {
+    this.#large += this.width * (weight - 1)
     this.#count(lane, 'underWay', 1)
   }
 
-  /** A delivery under way counts for so many requests less. */
-  release(room: number): void {
-    this.#surplus -= room
+  /** One endpoint has answered, and others have not. @param weight - As at the {@link start}. */
+  answer(weight: number): void {
+    this.#large -= weight - 1
+    this.#answered++
+    this.tenant?.take(this, -1)
   }
 
-  /** The attempts for a delivery from a lane have ended. @param room - The requests that it still counts for. */
-  end(lane: Lane, room: number): void {
-    this.#surplus -= room - this.width
+  /** The attempts for a delivery from a lane have ended. @param answers - How often {@link answer} was called for it. */
+  end(lane: Lane, weight: number, answers: number): void {
+    this.#large -= (this.width - answers) * (weight - 1)
+    this.#answered -= answers
+    this.tenant?.take(this, answers)
     this.#count(lane, 'underWay', -1)
   }
 
@@ -315,14 +321,14 @@ export class DestinationQueue {
     return this.endpoints.length
   }
 
-  /** The requests of these deliveries. */
+  /** The requests of these deliveries that were not answered yet. */
   get requests(): number {
-    return this.underWay * this.width
+    return this.underWay * this.width - this.#answered
   }
 
-  /** What they count for: a large body counts for several requests, and an endpoint that has answered for none. */
+  /** What they count for: a large body counts for several requests. */
   get load(): number {
-    return this.requests + this.#surplus
+    return this.requests + this.#large
   }
 
   /** Whether every endpoint is down or paused, so that only probes are sent. */

@@ -491,10 +491,10 @@ export class Dispatcher {
     this.#underWay++
     this.#sentAt.set(id, startedAt)
     const weight = this.#room.weightOf(delivery.body)
-    let room = queue.width * weight
-    this.#room.take(room)
-    queue.start(delivery.lane, room)
+    this.#room.take(queue.width * weight)
+    queue.start(delivery.lane, weight)
     this.#busy.add(queue)
+    let answers = 0
     const ended = (outcomes: EndpointOutcome[]) => {
       this.#sentAt.delete(id)
       const elapsedMs = now() - startedAt
@@ -505,35 +505,34 @@ export class Dispatcher {
       settler.add(settlement)
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
       if ('delayMs' in next) queue.noteDue(next.state, next.delayMs)
-      queue.end(delivery.lane, room)
+      queue.end(delivery.lane, weight, answers)
       this.#dropIfIdle(queue)
-      this.#end(queue, room)
+      this.#underWay--
+      this.#release(queue, (queue.width - answers) * weight)
+      this.#tellIfIdle()
+      this.#tellEnded()
     }
     // An endpoint that has answered has room for the next message, although a slower one still has this one.
     const answered = () => {
-      room -= weight
-      this.#room.take(-weight)
-      queue.release(weight)
-      this.#sendAhead(queue)
-      if (queue.hasWaiting) this.#claim(queue)
+      answers++
+      queue.answer(weight)
+      this.#release(queue, weight)
     }
     const isRecalled = () => this.#recalled.has(id)
     const receivers = queue.receivers(delivery)
-    const part = this.#room.partOf(receivers.length)
+    const part = Math.min(this.#room.partAt(queue), queue.tenant?.partAt(queue) ?? Infinity)
     const most = part < Infinity ? queue.mostAtOne(delivery.lane, receivers, part) : part
     const signingNow = () => current().signing
     send(delivery, { receivers, most, signingNow, ended, answered, isRecalled })
   }
 
-  #end(queue: DestinationQueue, room: number): void {
-    this.#underWay--
+  /** Requests of a destination have ended: others may start. */
+  #release(queue: DestinationQueue, room: number): void {
     this.#room.take(-room)
     this.#sendAhead(queue)
     if (queue.hasWaiting) this.#note(queue)
     this.#noteTenant(queue)
     if (this.#toClaim.size > 0) this.#claim()
-    this.#tellIfIdle()
-    this.#tellEnded()
   }
 
   #tellEnded(): void {

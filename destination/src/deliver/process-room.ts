@@ -14,7 +14,7 @@ const UNKNOWN_SHARE = 1 / 64
 const FREE_SHARE = 1 / 64
 
 /** While more than this share of the room is taken, each endpoint of a destination has a part of its own. */
-const PARTED_SHARE = 1 / 4
+export const PARTED_SHARE = 1 / 4
 
 /** What takes room: the queue of a destination. */
 export interface Taker {
@@ -83,12 +83,12 @@ export class ProcessRoom {
   }
 
   /**
-   * How many requests each of the endpoints of a delivery may have: an equal part of the share of its destination. Else the requests
-   * to a slow one would take all of that share, and delay the fast ones. Until a quarter of the room is taken, there is no limit.
+   * How many requests each endpoint of a destination may have: an equal part of its share. Else the requests to a slow one would take all
+   * of that share, and delay the fast ones. Until a quarter of the room is taken, there is no limit.
    */
-  partOf(endpoints: number): number {
+  partAt({ width }: Pick<Taker, 'width'>): number {
     const isScarce = this.#max - this.free > this.#max * PARTED_SHARE
-    return isScarce && endpoints > 1 ? this.#share / endpoints : Infinity
+    return isScarce && width > 1 ? this.#share / width : Infinity
   }
 
   /** For how many requests each message of a destination counts, as far as is known. */

@@ -1,8 +1,10 @@
+import { PARTED_SHARE } from './process-room.js'
+
 /** A queue that shares the room of its tenant with others. */
 export interface Sharer {
   /** The requests of one delivery at once. */
   readonly width: number
-  /** Its requests that are under way, or are being put or claimed. */
+  /** Its requests that are under way and were not answered, or are being put or claimed. */
   readonly requests: number
   /** Whether it would claim something if its tenant had room. */
   readonly wantsRoom: boolean
@@ -46,6 +48,12 @@ export class TenantRoom<Queue extends Sharer = Sharer> {
   /** Whether a sharer can't have this many requests, because others of the tenant have the room. */
   isShort(sharer: Queue, requests: number): boolean {
     return this.#line.has(sharer) || this.#partOf(sharer) < requests
+  }
+
+  /** How many requests each endpoint of a sharer may have, as in {@link ProcessRoom.partAt}. */
+  partAt(sharer: Queue): number {
+    const isScarce = this.#taken > this.limit * PARTED_SHARE
+    return isScarce && sharer.width > 1 ? this.#partOf(sharer) / sharer.width : Infinity
   }
 
   /** The sharer found no room. It is told by {@link next} when it is its turn. */

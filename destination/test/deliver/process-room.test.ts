@@ -101,7 +101,7 @@ describe('the room of the process', () => {
     { of: 'a quarter of the share for each of four', underWay: 17, endpoints: 4, part: 4 },
     { of: 'no limit for a single one', underWay: 64, endpoints: 1, part: Infinity },
   ])('has for endpoints of one in four destinations $of', ({ underWay, endpoints, part }) => {
-    expect(roomFor64({ underWay }).partOf(endpoints)).toBe(part)
+    expect(roomFor64({ underWay }).partAt({ width: endpoints })).toBe(part)
   })
 
   test('has a share for each of more destinations than requests', () => {

@@ -201,11 +201,21 @@ describe('a slow endpoint that gets more new messages than it takes', () => {
     )
   })
 
-  test('at random does not delay the fast one, however few requests the process can make at once', async () => {
+  const QUOTA = {
+    limit: 64,
+    isQuota: true,
+    slow: [{ concurrency: 1, latencyMs: 500 }],
+    perSecond: 50,
+    isBulk: false,
+    seed: 0,
+  }
+
+  test('at random does not delay the fast one, however few requests the process or the tenant may make at once', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.record({
-          maxUnderWay: fc.integer({ min: 64, max: 1_024 }),
+          limit: fc.integer({ min: 64, max: 1_024 }),
+          isQuota: fc.boolean(),
           slow: fc.array(
             fc.record({
               concurrency: fc.integer({ min: 1, max: 128 }),
@@ -217,7 +227,7 @@ describe('a slow endpoint that gets more new messages than it takes', () => {
           isBulk: fc.boolean(),
           seed: fc.integer({ min: 0 }),
         }),
-        async ({ maxUnderWay, slow, perSecond, isBulk, seed }) => {
+        async ({ limit, isQuota, slow, perSecond, isBulk, seed }) => {
           const world = createWorld(
             [
               { settings: endpointOf(128), behave: () => ({ code: 'delivered', afterMs: 5 }) },
@@ -227,7 +237,8 @@ describe('a slow endpoint that gets more new messages than it takes', () => {
               })),
             ],
             randomFrom(seed),
-            maxUnderWay,
+            isQuota ? undefined : limit,
+            isQuota ? limit : undefined,
           )
           await world.pass(250)
           for (let i = 0; i < 15 * perSecond; i++) {
@@ -244,7 +255,7 @@ describe('a slow endpoint that gets more new messages than it takes', () => {
           expect(late.length).toBe(0)
         },
       ),
-      ROUNDS,
+      { ...ROUNDS, examples: [[QUOTA]] },
     )
   })
 })

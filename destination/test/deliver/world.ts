@@ -2,9 +2,11 @@
 // that a test describes. Call it with fake timers.
 import { vi } from 'vitest'
 import type { DeliverEvents } from '../../src/deliver/deliverer.js'
+import type { DestinationQueue } from '../../src/deliver/destination-queue.js'
 import { destinationQueues } from '../../src/deliver/destination-queues.js'
 import { Dispatcher, type DispatcherParts } from '../../src/deliver/dispatcher.js'
 import { Settler } from '../../src/deliver/settler.js'
+import { TenantRoom } from '../../src/deliver/tenant-room.js'
 import type { Claim, Delivery, Lane, Settlement } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
@@ -65,11 +67,17 @@ class Waiting {
   }
 }
 
-/** A destination `crm` with these endpoints. @param maxUnderWay - See {@link DispatcherParts}. */
+/**
+ * A destination `crm` with these endpoints.
+ *
+ * @param maxUnderWay - See {@link DispatcherParts}.
+ * @param quota - The most requests at once of its tenant. By default it has none.
+ */
 export function createWorld(
   endpoints: readonly { settings: Endpoint; behave: Behaviour }[],
   random: () => number,
   maxUnderWay?: DispatcherParts['maxUnderWay'],
+  quota?: number,
 ) {
   const startedAt = performance.now()
   const now = () => performance.now()
@@ -156,7 +164,10 @@ export function createWorld(
     enabled: true,
     sharedSecret: undefined,
     webhooks: endpoints.map(({ settings }) => settings),
+    ...(quota !== undefined && { tenant: 'acme' }),
   }
+  const room = new TenantRoom<DestinationQueue>()
+  room.limit = quota ?? Infinity
   const connect = (endpoint: Endpoint) => ({
     post: (bytes: string | Buffer, _headers: unknown, done: (outcome: Outcome) => void) => {
       const body = bytes.toString()
@@ -172,7 +183,9 @@ export function createWorld(
     },
     close: () => Promise.resolve(),
   })
-  const queues = [...destinationQueues([destination], [], true, { connect, now })]
+  const queues = [
+    ...destinationQueues([destination], [], true, { connect, now, roomOf: () => room }),
+  ]
   dispatcher.use(queues, [])
 
   return {
