@@ -38,6 +38,20 @@ describe('a rate that a 429 has lowered', () => {
   })
 })
 
+// The row of `rateLimit` in the README says so.
+test.each([
+  [0.1, 1],
+  [3, 1],
+  [4, 2],
+  [9, 3],
+  [12, 4],
+  [19, 5],
+  [20, 6],
+  [100, 30],
+])('an idle endpoint with %d requests per second gets %d at once', (limit, atOnce) => {
+  expect(new Pace(limit).room(100_000)).toBe(atOnce)
+})
+
 describe('a limit that changes', () => {
   /** Starts all requests that may start. */
   function startAll(pace: Pace, now: number): number {
