@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from 'commander'
+import { InvalidArgumentError, Option } from 'commander'
 import type { TestedEndpoint, TestedSample, TestReport } from '../model/answers.js'
 import { EVENT_TYPES, type EventType } from '../model/call.js'
 import { printable } from '../observe/printable.js'
@@ -26,10 +26,10 @@ export const addTest: AddCommand = (program) => {
     .command('test')
     .description('send samples to a destination, and show each answer')
     .argument('<destination>', 'name of the destination')
-    .option(
-      '-t, --type <type>',
-      `only this type, or several with one --type each: ${EVENT_TYPES.join(', ')}`,
-      severalTimes(readType),
+    .addOption(
+      new Option('-t, --type <type>', 'only this type, or several with one --type each')
+        .choices(EVENT_TYPES)
+        .argParser(severalTimes(readType)),
     )
   addAdminOptions(command)
     .option('--json', 'print JSON, with the requests')

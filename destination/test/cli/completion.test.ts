@@ -59,6 +59,7 @@ describe.each([
       expect(suggest('send', 'tr')).toEqual(['track'])
       expect(suggest('send', 'track', '--wa')).toEqual(['--wait'])
       expect(suggest('list', '--state', 'd').sort()).toEqual(['dead', 'done'])
+      expect(suggest('test', 'crm', '--type', 'tr')).toEqual(['track'])
       expect(suggest('listen', '--he')).toEqual(['--help'])
       expect(suggest('trace', 'm')).toEqual([])
       expect(suggest('sources', 'r').sort()).toEqual(['revoke', 'rotate'])
