@@ -85,7 +85,8 @@ await bundle(
     external: (id) => external(id) && !isPackage(id, ['uuid']),
     plugins: [nodeResolve({ exportConditions: ['node'] }), tabs],
   },
-  { format: 'cjs', interop: 'auto', ...names('.cjs') },
+  // What joins the modules is written short: the code of the modules stays as it is.
+  { format: 'cjs', compact: true, interop: 'auto', ...names('.cjs') },
 )
 
 /**

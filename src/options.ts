@@ -270,7 +270,7 @@ export interface Settings
 const DEFAULT_ENDPOINT = 'http://127.0.0.1:3300'
 const DEFAULT_PATH = '/v1/batch'
 
-/** Every option, with what other clients call it. */
+/** Every option, with the names that it has in other clients, where their values mean the same. */
 const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   endpoint: 'host dataPlaneUrl serverUrl url path',
   flushAt: 'flushQueueSize batchSize maxEventsInBatch maxBatchSize',
@@ -278,11 +278,11 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   flushAfter: 'flushInterval flushIntervalMillis interval',
   maxBatchBytes: 'maxBodyBytes maxBodySize maxPayloadBytes',
   timeout: 'httpRequestTimeout requestTimeout requestTimeoutMillis',
-  maxQueueBytes: 'maxQueueSize maxInternalQueueSize',
+  maxQueueBytes: '',
   overflow: '',
-  maxRetries: 'retryCount fetchRetryCount flushMaxRetries retries',
+  maxRetries: 'retryCount fetchRetryCount flushMaxRetries retries axiosRetryConfig',
   gzip: '',
-  fetch: 'httpClient transport transportProvider axiosInstance',
+  fetch: 'httpClient transport transportProvider',
   agent: 'httpAgent httpsAgent proxy proxyAgent',
   headers: 'customHeaders extraHeaders httpHeaders',
   context: 'defaultContext',
@@ -290,11 +290,21 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   beforeSend: 'before_send',
   onDelivered: 'onSuccess',
   onFailed: 'errorHandler onError',
-  logger: 'log debug logLevel loggerProvider',
+  logger: 'log loggerProvider',
   waitUntil: '',
   onInvalid: '',
-  disabled: 'disable enable optOut',
+  disabled: 'disable optOut',
   spool: 'storageProvider persistence persistentQueueOptions',
+}
+
+/** What to do about other names of other clients. */
+const ADVICE = {
+  'Did you mean disabled, its opposite?': 'enable',
+  'Did you mean maxQueueBytes, in bytes?': 'maxInternalQueueSize',
+  'Remove it: maxBatchBytes limits a body, and maxQueueBytes what waits.': 'maxQueueSize',
+  'Remove it: maxQueueBytes limits an outage.': 'maxTotalBackoffDuration maxRateLimitDuration',
+  'Use timeout, headers, agent or fetch.': 'axiosConfig axiosInstance',
+  'Set DEBUG=analytics in the environment.': 'debug logLevel verbose',
 }
 
 const SPOOL_OPTIONS = ['directory', 'maxBytes', 'fsync']
@@ -442,12 +452,14 @@ function checkSpool(given: unknown): Settings['spool'] {
 
 function unknownOption(name: string): OptionError {
   const lowered = name.toLowerCase() || undefined // an empty name means nothing
-  const meant = Object.entries(OPTIONS).find(([option, otherNames]) =>
-    [option, ...otherNames.split(' ')].some((known) => known.toLowerCase() === lowered),
-  )
-  const advice = meant
-    ? `Did you mean ${meant[0]}?`
-    : `The options are ${Object.keys(OPTIONS).join(', ')}.`
+  const find = (table: object) =>
+    Object.entries(table).find(([meant, otherNames]: [string, string]) =>
+      [meant, ...otherNames.split(' ')].some((known) => known.toLowerCase() === lowered),
+    )?.[0]
+  const option = find(OPTIONS)
+  const advice = option
+    ? `Did you mean ${option}?`
+    : (find(ADVICE) ?? `The options are ${Object.keys(OPTIONS).join(', ')}.`)
   return new OptionError(name, `There is no option ${JSON.stringify(name)}. ${advice}`)
 }
 

@@ -63,6 +63,16 @@ describe('links', () => {
 })
 
 describe('options', () => {
+  /** What the constructor says of an option. */
+  function refusalOf(name: string): string {
+    try {
+      new hookline.Analytics('k', { [name]: true })
+      return ''
+    } catch (error) {
+      return (error as Error).message
+    }
+  }
+
   const named = (document: Document) =>
     rowsOf(document, 'Option').map(([name = '', byDefault = '']) => ({
       name: name.replaceAll('`', ''),
@@ -70,14 +80,7 @@ describe('options', () => {
     }))
 
   test('that there are have a row each in docs/options.md, and no other has', () => {
-    const given = { nonsense: true } as object
-    let message = ''
-    try {
-      new hookline.Analytics('k', given)
-    } catch (error) {
-      message = (error as Error).message
-    }
-    const [, list = ''] = /The options are (.+)\.$/.exec(message) ?? []
+    const [, list = ''] = /The options are (.+)\.$/.exec(refusalOf('nonsense')) ?? []
     expect(list.split(', ').length).toBeGreaterThan(16)
     expect(named(options).map(({ name }) => name)).toEqual(list.split(', '))
   })
@@ -99,6 +102,44 @@ describe('options', () => {
     }
     const row = rowsOf(document, 'Option').find(([name]) => name === '`endpoint`')
     expect(row?.[1]).toContain(`\`${endpoint.origin}\``)
+  })
+
+  test.each([
+    ['docs/from-segment-and-rudderstack.md', 'Search', 19],
+    ['docs/from-go.md', 'Go', 8],
+  ])('that other clients have are refused with what %s says of them', (path, heading, atLeast) => {
+    const names = [...named(options).map(({ name }) => name), 'DEBUG=analytics']
+    const codesIn = (cell: string) =>
+      Array.from(cell.matchAll(/`([^`]+)`/g), ([, code = '']) => code)
+    const rows = rowsOf(find(path), heading).map(([old = '', here = '']) => {
+      const codes = codesIn(here).map((code) => code.replace(/: .*/, ''))
+      return {
+        old,
+        removed: here.startsWith('remove'),
+        meant: names.filter((name) => codes.includes(name)),
+      }
+    })
+    const advised = rows.flatMap(({ old, removed, meant }) => {
+      if (!removed && meant.length === 0) return []
+      const olds = codesIn(old).map((code) => /^(?:client\.)?(\w+)(?:: .*)?$/.exec(code)?.[1] ?? '')
+      return olds
+        .filter((name) => name !== '' && !names.includes(name))
+        .map((name) => {
+          const [, advice = ''] = /^There is no option "\w+"\. (.*)$/.exec(refusalOf(name)) ?? []
+          const given = advice.split(/[ ,?.]+/).filter((word) => names.includes(word))
+          return { name, removed, meant, isRemoved: advice.startsWith('Remove it'), given }
+        })
+    })
+    expect(advised.length).toBeGreaterThanOrEqual(atLeast)
+    for (const { name, removed, meant, isRemoved, given } of advised) {
+      expect({ name, isRemoved, given }).toEqual({
+        name,
+        isRemoved: removed,
+        given: expect.toSatisfy(
+          (words: string[]) => words.length > 0 && words.every((word) => meant.includes(word)),
+        ) as string[],
+      })
+    }
   })
 
   test('of the spool have the rows and the defaults that they have', () => {

@@ -213,7 +213,7 @@ describe('a name that is no option is refused', () => {
     ['dataPlaneUrl', 'endpoint'],
     ['path', 'endpoint'],
     ['requestTimeout', 'timeout'],
-    ['maxQueueSize', 'maxQueueBytes'],
+    ['axiosRetryConfig', 'maxRetries'],
     ['retryCount', 'maxRetries'],
     ['httpClient', 'fetch'],
     ['httpsAgent', 'agent'],
@@ -225,6 +225,17 @@ describe('a name that is no option is refused', () => {
     const error = refusal('k', { [name]: 1 })
     expect(error.option).toBe(name)
     expect(error.message).toBe(`There is no option "${name}". Did you mean ${meant}?`)
+  })
+
+  test.each([
+    ['enable', 'Did you mean disabled, its opposite?'],
+    ['maxInternalQueueSize', 'Did you mean maxQueueBytes, in bytes?'],
+    ['maxQueueSize', 'Remove it: maxBatchBytes limits a body, and maxQueueBytes what waits.'],
+    ['maxRateLimitDuration', 'Remove it: maxQueueBytes limits an outage.'],
+    ['axiosInstance', 'Use timeout, headers, agent or fetch.'],
+    ['LogLevel', 'Set DEBUG=analytics in the environment.'],
+  ])('%s, which no option here replaces as it is, gets advice', (name, advice) => {
+    expect(refusal('k', { [name]: 1 }).message).toBe(`There is no option "${name}". ${advice}`)
   })
 
   test.each(['colour', '', '__proto__x', 'constructor', 'toString'])('%j gets the list', (name) => {
