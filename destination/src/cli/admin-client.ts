@@ -77,6 +77,11 @@ export interface How {
   /** By default POST if there is a body, else GET. */
   method?: 'PUT' | 'PATCH' | 'POST' | 'DELETE'
   headers?: Readonly<Record<string, string>>
+  /**
+   * What to do about an error, by its code, in the words of the command line. It follows the message of the destination, which speaks
+   * of the requests of the admin API.
+   */
+  fixes?: Readonly<Record<string, string>>
 }
 
 /** Sends a request to the admin API of a running destination. */
@@ -126,7 +131,7 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
       throw unreachable(error, base, url === undefined ? local?.file : undefined)
     })
   return {
-    ask: async (path, body, how) => answerOf(await request(path, body, how), base),
+    ask: async (path, body, how) => answerOf(await request(path, body, how), base, how?.fixes),
     stream: (path) => eventsOf(path, request, base),
   }
 }
@@ -181,7 +186,17 @@ interface Problem {
   message: string
 }
 
-async function answerOf(response: Response, base: string): Promise<unknown> {
+const TOKEN_FIX = 'Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.'
+const OF_TOKEN: Readonly<Record<string, string>> = {
+  no_admin_token: TOKEN_FIX,
+  wrong_admin_token: TOKEN_FIX,
+}
+
+async function answerOf(
+  response: Response,
+  base: string,
+  fixes: How['fixes'] = {},
+): Promise<unknown> {
   const answer: unknown = isOfDestination(response) ? await response.json().catch(() => null) : null
   if (response.ok && isRecord(answer)) return answer
   const { code, message, problems } = errorIn(answer) ?? {
@@ -189,11 +204,11 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
     message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url. If a destination of an older version runs there, update it.`,
     problems: [],
   }
-  const isToken = code === 'no_admin_token' || code === 'wrong_admin_token'
-  const fix = ' Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.'
+  const fix = { ...fixes, ...OF_TOKEN }[code]
   // The message has the first problem already.
   const others = problems.slice(1).map(({ path, message }) => `\n  ${path}: ${message}`)
-  throw new AdminError(code, message + (isToken ? fix : others.join('')), response.status)
+  const text = [fix === undefined ? message : `${message} ${fix}`, ...others].join('')
+  throw new AdminError(code, text, response.status)
 }
 
 /** Whether a destination gave an answer, and not another server at a wrong URL, or a proxy in place of the destination. */

@@ -21,7 +21,7 @@ import {
 } from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import { DESTINATION, SOURCE, TENANT, type FieldFlags, type ManagedKind } from './managed-kind.js'
-import { canAsk, confirm, question, UNCHANGED, waitingOption } from './question.js'
+import { canAsk, CHOOSE_WAITING, confirm, question, UNCHANGED, waitingOption } from './question.js'
 import { readObject, SHOWN_ONCE, textOf } from './settings-text.js'
 import { table } from './table.js'
 
@@ -194,8 +194,9 @@ async function create(kind: ManagedKind, one: string, options: FieldOptions): Pr
   )
   const { ask } = await findAdmin(options)
   const headers = { 'If-None-Match': '*', ...actorHeader(options) }
+  const fixes = { version_mismatch: `To change it, run: ${commandOf(kind, 'update', one)}` }
   const settings = { ...given, ...Object.fromEntries(fields) }
-  const changed = await ask(pathOf(kind.name, one), settings, { method: 'PUT', headers })
+  const changed = await ask(pathOf(kind.name, one), settings, { method: 'PUT', headers, fixes })
   print(kind, changed as SettingChanged, 'created', options)
 }
 
@@ -222,7 +223,11 @@ async function change(
 ): Promise<void> {
   const ask = askGiven ?? (await findAdmin(options)).ask
   const headers = { ...ifMatch(version), ...actorHeader(options) }
-  const changed = await ask(pathOf(kind.name, one), patch, { method: 'PATCH', headers })
+  const changed = await ask(pathOf(kind.name, one), patch, {
+    method: 'PATCH',
+    headers,
+    fixes: repeatOf(kind, one),
+  })
   print(kind, changed as SettingChanged, done, options)
 }
 
@@ -233,7 +238,13 @@ const ifMatch = (version: number | null): Record<string, string> =>
 async function rotate(kind: ManagedKind, one: string, options: RotationOptions): Promise<void> {
   const { ask } = await findAdmin(options)
   const path = pathOf(kind.name, one, `/rotation${queryOf({ secret: options.secret })}`)
-  const changed = await ask(path, undefined, { method: 'POST', headers: actorHeader(options) })
+  const changed = await ask(path, undefined, {
+    method: 'POST',
+    headers: actorHeader(options),
+    fixes: {
+      rotation_under_way: `To end it, run: ${rotationCommand(kind, 'revoke', one, options.secret)}`,
+    },
+  })
   print(kind, changed as SettingChanged, 'changed', options)
   if (options.json) return
   const { secret = kind.secrets[0] ?? '' } = options
@@ -241,11 +252,29 @@ async function rotate(kind: ManagedKind, one: string, options: RotationOptions):
     console.log(`There was no ${secret} before, so this is the only one.`)
     return
   }
-  const flag = secret === kind.secrets[0] ? '' : ` --secret ${secret}`
   console.log(
-    `The former one stays valid too. Once everybody uses the new one, run: hookline-destination ${kind.name}s revoke ${one}${flag}`,
+    `The former one stays valid too. Once everybody uses the new one, run: ${rotationCommand(kind, 'revoke', one, secret)}`,
   )
 }
+
+/** The command line that does something with one of a kind. */
+const commandOf = ({ name }: ManagedKind, verb: string, one: string) =>
+  `hookline-destination ${name}s ${verb} ${one}`
+
+function rotationCommand(
+  kind: ManagedKind,
+  verb: 'rotate' | 'revoke',
+  one: string,
+  secret = kind.secrets[0],
+): string {
+  const flag = secret === kind.secrets[0] ? '' : ` --secret ${secret}`
+  return commandOf(kind, verb, one) + flag
+}
+
+/** What to do if somebody else has changed one of a kind meanwhile. */
+const repeatOf = (kind: ManagedKind, one: string) => ({
+  version_mismatch: `To see it, run: ${commandOf(kind, 'show', one)}`,
+})
 
 async function revoke(kind: ManagedKind, one: string, options: RotationOptions): Promise<void> {
   const { secret, keep } = options
@@ -253,7 +282,11 @@ async function revoke(kind: ManagedKind, one: string, options: RotationOptions):
   const { ask } = await findAdmin(options)
   const revoked = `the ${keep === 'new' ? 'old' : 'new'} ${secret ?? kind.secrets[0]} of ${one}`
   await confirm(`From then on, ${revoked} is not valid.`, `revoke it`, one, options)
-  const changed = await ask(path, undefined, { method: 'DELETE', headers: actorHeader(options) })
+  const changed = await ask(path, undefined, {
+    method: 'DELETE',
+    headers: actorHeader(options),
+    fixes: { no_rotation: `To start one, run: ${rotationCommand(kind, 'rotate', one, secret)}` },
+  })
   print(kind, changed as SettingChanged, 'changed', options)
 }
 
@@ -269,6 +302,7 @@ async function remove(kind: ManagedKind, one: string, options: DeleteOptions): P
   const deleted = (await ask(pathOf(kind.name, one, queryOf({ waiting })), undefined, {
     method: 'DELETE',
     headers: { ...ifMatch(version), ...actorHeader(options) },
+    fixes: { ...repeatOf(kind, one), messages_waiting: `${CHOOSE_WAITING}.` },
   })) as SettingDeleted
   if (options.json) {
     console.log(JSON.stringify(deleted, null, 2))
@@ -296,7 +330,7 @@ async function confirmDeletion(
       if (typed !== 'keep' && typed !== 'discard') throw new CommandError(EXIT.failed, UNCHANGED)
       waiting = typed
     } else if (waiting === undefined) {
-      const message = `${what}\n${UNCHANGED} Give --waiting keep or --waiting discard, and --yes.`
+      const message = `${what}\n${UNCHANGED} ${CHOOSE_WAITING}, and --yes.`
       throw new CommandError(EXIT.usage, message, 'not_confirmed')
     }
   }

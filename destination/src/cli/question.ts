@@ -50,6 +50,9 @@ export async function confirm(
   if (typed !== word) throw new CommandError(EXIT.failed, UNCHANGED)
 }
 
+/** What to do if messages wait for what is deleted. */
+export const CHOOSE_WAITING = 'Give --waiting keep or --waiting discard'
+
 /** The option that says what becomes of messages of what is deleted. @param which - Which messages these are. */
 export function waitingOption(which: string): Option {
   const what = `what becomes of the messages ${which}`

@@ -14,7 +14,7 @@ import {
   type AdminOptions,
 } from './admin-client.js'
 import { CommandError, EXIT, isColoured, paint, type AddCommand } from './command.js'
-import { confirm, UNCHANGED, waitingOption } from './question.js'
+import { CHOOSE_WAITING, confirm, UNCHANGED, waitingOption } from './question.js'
 import { readObject, SHOWN_ONCE, textOf } from './settings-text.js'
 
 interface ExportOptions extends AdminOptions {
@@ -95,7 +95,8 @@ async function applyFile(file: string, options: ApplyOptions): Promise<void> {
   await confirm(`Changes to make: ${planned.changes.length}.`, 'make them', 'yes', options)
   // Exactly what was shown is done, or nothing.
   const headers = { 'If-Match': `"${planned.revision}"`, ...actorHeader(options) }
-  const applied = (await ask('/settings', order, { headers })) as SettingsApplied
+  const fixes = { version_mismatch: 'Run the command again: it shows first what will change.' }
+  const applied = (await ask('/settings', order, { headers, fixes })) as SettingsApplied
   if (json) {
     console.log(JSON.stringify(applied, null, 2))
     return
@@ -113,7 +114,7 @@ async function applyFile(file: string, options: ApplyOptions): Promise<void> {
 function requireChoice({ changes }: SettingsApplied, { waiting }: ApplyOptions): void {
   const count = changes.reduce((sum, one) => sum + one.waiting, 0)
   if (count === 0 || waiting !== undefined) return
-  const message = `Messages that wait for destinations that would be deleted: ${count}. ${UNCHANGED} Give --waiting keep or --waiting discard.`
+  const message = `Messages that wait for destinations that would be deleted: ${count}. ${UNCHANGED} ${CHOOSE_WAITING}.`
   throw new CommandError(EXIT.usage, message, 'messages_waiting')
 }
 

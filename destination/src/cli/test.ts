@@ -46,7 +46,9 @@ function readType(text: string, before: EventType[] | undefined): EventType[] {
 
 async function test(destination: string, { type: types, json, ...where }: TestOptions) {
   const { ask } = await findAdmin(where)
-  const report = (await ask(pathOf('destination', destination, '/test'), { types })) as TestReport
+  const fixes = { test_running: 'Run the command again then.' }
+  const path = pathOf('destination', destination, '/test')
+  const report = (await ask(path, { types }, { fixes })) as TestReport
   if (json) console.log(JSON.stringify(report, null, 2))
   else console.log(linesOf(report, isColoured(process.stdout)).join('\n'))
   if (!report.ok) throw new CommandError(EXIT.failed, '')

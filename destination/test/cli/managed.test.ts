@@ -37,6 +37,8 @@ async function json<T>(...args: string[]): Promise<T> {
   return JSON.parse(stdout) as T
 }
 
+const endsWith = (text: string) => expect.stringMatching(`${text}$`) as string
+
 const get = async (path: string) => (await ask(one, 'GET', path)).body as ManagedSetting
 
 describe('sources', () => {
@@ -65,7 +67,10 @@ describe('sources', () => {
       code: 0,
       stdout: 'The source shop has these settings already.\n',
     })
-    expect(await cli('sources', 'create', 'shop')).toMatchObject({ code: 1 })
+    expect(await cli('sources', 'create', 'shop')).toMatchObject({
+      code: 1,
+      stderr: endsWith('To change it, run: hookline-destination sources update shop\n'),
+    })
 
     await cli('sources', 'update', 'shop', '--rate-limit', '5', '--actor', 'Zoë 李')
     expect((await get('/sources/shop')).settings['rateLimit']).toMatchObject({ callsPerSecond: 5 })
@@ -78,8 +83,16 @@ describe('sources', () => {
     await cli('sources', 'update', 'shop', '--rate-limit', 'none')
     expect((await get('/sources/shop')).settings).toEqual({ name: 'shop' })
 
+    expect(await cli('sources', 'revoke', 'shop', '--yes')).toMatchObject({
+      code: 1,
+      stderr: endsWith('To start one, run: hookline-destination sources rotate shop\n'),
+    })
     const rotated = await cli('sources', 'rotate', 'shop')
     expect(rotated.stdout).toContain('run: hookline-destination sources revoke shop\n')
+    expect(await cli('sources', 'rotate', 'shop')).toMatchObject({
+      code: 1,
+      stderr: endsWith('To end it, run: hookline-destination sources revoke shop\n'),
+    })
     expect(await cli('sources', 'revoke', 'shop')).toEqual({
       code: 2,
       stdout: '',
@@ -123,6 +136,7 @@ describe('destinations', () => {
     expect(first.stdout).toMatch(/\nwebhookSecret: whsec_/)
     expect(first.stdout.endsWith(`\nThere was no webhookSecret before, ${end}`)).toBe(true)
     expect(second.stdout).toContain('revoke bare --secret webhookSecret\n')
+    expect((await cli(...rotate)).stderr).toMatch(/ revoke bare --secret webhookSecret\n$/)
 
     await ask(one, 'PATCH', '/destinations/bare', { sharedSecret: null })
     const shared = await cli('destinations', 'rotate', 'bare')
@@ -173,7 +187,10 @@ describe('destinations', () => {
       stderr:
         'Messages that wait for acme: 1.\nNothing was changed. Give --waiting keep or --waiting discard, and --yes.\n',
     })
-    expect(await cli('destinations', 'delete', 'acme', '--yes')).toMatchObject({ code: 1 })
+    expect(await cli('destinations', 'delete', 'acme', '--yes')).toMatchObject({
+      code: 1,
+      stderr: endsWith('to delete it. Give --waiting keep or --waiting discard.\n'),
+    })
     expect(
       (await cli('destinations', 'delete', 'acme', '--yes', '--waiting', 'discard')).stdout,
     ).toBe('The destination acme is deleted.\nMessages deleted with it: 1.\n')
@@ -370,6 +387,29 @@ test.runIf(hasTerminal)(
       /Messages that wait for asked: 1\..*Messages that will be deleted with it: 1\..*The destination asked is deleted\.\s+Messages deleted with it: 1\./s,
     )
     expect((await ask(one, 'GET', '/destinations/asked')).status).toBe(404)
+  },
+)
+
+test.runIf(hasTerminal)(
+  'what somebody else changes while a command asks is not overwritten, and the error says what to run',
+  async () => {
+    const file = join(emptyFolder(), 'late.json')
+    writeFileSync(file, '{ "sources": [{ "name": "late", "rateLimit": { "callsPerSecond": 7 } }] }')
+    for (const [command, typed, next] of [
+      [['sources', 'delete', 'late'], 'late', 'run: hookline-destination sources show late'],
+      [['settings', 'apply', file], 'yes', 'Run the command again: it shows'],
+    ] as const) {
+      await ask(one, 'PUT', '/sources/late', {})
+      const running = startOnTerminal([...command, ...where], {})
+      await running.printed(/: $/)
+      await ask(one, 'PATCH', '/sources/late', { rateLimit: { callsPerSecond: 5 } })
+      running.type(typed)
+      expect(await running.ended).toContain(next)
+      expect((await get('/sources/late')).settings['rateLimit']).toMatchObject({
+        callsPerSecond: 5,
+      })
+      await ask(one, 'DELETE', '/sources/late')
+    }
   },
 )
 
