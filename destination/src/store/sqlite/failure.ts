@@ -62,7 +62,7 @@ export function toStoreError(error: unknown, path: string): StoreError {
   if (isFull(error, code, path)) {
     return new StoreError(
       'full',
-      `There is no room to write ${path}. Free some disk space: writing then continues automatically.`,
+      `There is no room to write ${path}. Free at least ${neededMb(path)} MB of disk space: writing then continues automatically.`,
       {
         cause: error,
       },
@@ -127,6 +127,14 @@ function hasRoom(path: string): boolean {
   } catch (error) {
     return !NO_ROOM.has(String(codeOf(error)))
   }
+}
+
+/**
+ * How many MB make sure that writing continues. Before the log can begin anew, all of it is copied into the file, which may have to grow
+ * by as much. With less room than that, the log would only grow by it. The next round needs some room, too.
+ */
+function neededMb(path: string): number {
+  return Math.ceil(sizeOf(`${path}-wal`) / 1e6) + 1
 }
 
 function codeOf(error: unknown): unknown {

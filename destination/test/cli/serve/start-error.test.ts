@@ -9,7 +9,7 @@ test.each([
   [
     'SQLite',
     ofSqlite(Object.assign(new Error('no space'), { code: 'ENOSPC' }), '/data/h.db'),
-    /^Could not start: There is no room to write \/data\/h\.db\. Free some disk space, and start it again\.$/,
+    /^Could not start: There is no room to write \/data\/h\.db\. Free at least 1 MB of disk space, and start it again\.$/,
   ],
   [
     'PostgreSQL',

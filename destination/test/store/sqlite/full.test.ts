@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { rmSync, writeFileSync } from 'node:fs'
+import { rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
+import { StoreError } from '../../../src/store/store-error.js'
 import { canMount, canRun } from '../../can-run.js'
 import { newDelivery, settlement } from '../contract.js'
 import { folder } from './subject.js'
@@ -20,6 +21,41 @@ test.skipIf(!canMount())(
       await fillAndRecover(`sqlite:${place.path}/store.db`, () => {
         rmSync(`${place.path}/filler`)
       })
+    } finally {
+      execFileSync('umount', ['--lazy', place.path])
+    }
+  },
+)
+
+test.skipIf(!canMount())(
+  'on a full disk, as much as the error says is enough, also with a long log',
+  async () => {
+    await using place = await folder()
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'none', place.path])
+    try {
+      const filler = `${place.path}/filler`
+      writeFileSync(filler, Buffer.alloc(20 * MB))
+      const store = await openStore(`sqlite:${place.path}/store.db`)
+      const fill = async () => {
+        for (let n = 0; ; n++) {
+          const several = Array.from({ length: 20 }, (_, i) => large(`put-${n} ${i}`))
+          const error: unknown = await store.put(several).catch((failed: unknown) => failed)
+          if (error instanceof StoreError) return error
+        }
+      }
+      let { message } = await fill()
+      for (let n = 0; n < 10; n++) {
+        const failed: unknown = await store
+          .put([large(`small-${n}`)])
+          .catch((error: unknown) => error)
+        if (failed instanceof StoreError) ({ message } = failed)
+      }
+      const [, megabytes = ''] = /Free at least (\d+) MB of disk space/.exec(message) ?? []
+      truncateSync(filler, 20 * MB - Number(megabytes) * 1e6)
+      for (let n = 0; n < 20; n++) {
+        expect(await store.put([large(`after-${n}`)])).toEqual([expect.any(Number)])
+      }
+      await store.close()
     } finally {
       execFileSync('umount', ['--lazy', place.path])
     }
