@@ -1,8 +1,9 @@
 // What the forms of sources, destinations and tenants have, how it becomes settings, and where their mistakes belong. This file uses
 // no browser API, so that tests can run it in Node.
 import { HIDDEN } from '../src/model/hidden.js'
-import { formatPath } from '../src/settings/problem.js'
+import { formatPath, REPEATED } from '../src/settings/problem.js'
 import type { Problem } from './api.js'
+import { parseJson, type Json } from './json.js'
 
 /** Settings as the admin API shows and takes them. */
 export type Fields = Readonly<Record<string, unknown>>
@@ -245,12 +246,9 @@ export function mistakesIn({ webhooks, filters }: Pick<DestinationForm, 'webhook
       return isNeeded ? [{ path: valueField(i, j), message }] : []
     }),
   )
-  const broken = filters.flatMap(({ where }, i): Problem[] => {
-    const { error } = parsed(where)
-    return error === undefined
-      ? []
-      : [{ path: `filters[${i}].where`, message: `this is not JSON: ${error}` }]
-  })
+  const broken = filters.flatMap(({ where }, i) =>
+    parsed(where).errors.map((message): Problem => ({ path: `filters[${i}].where`, message })),
+  )
   return [...twice, ...unknown, ...broken]
 }
 
@@ -385,20 +383,44 @@ function linesOf(typed: string): string[] {
   return typed.split('\n').filter((line) => line !== '')
 }
 
-function parsed(json: string): { value?: unknown; error?: string } {
-  if (json.trim() === '') return {}
+function parsed(json: string): { value?: unknown; errors: readonly string[] } {
+  if (json.trim() === '') return { errors: [] }
   try {
-    return { value: JSON.parse(json) as unknown }
+    const value: unknown = JSON.parse(json)
+    return { value, errors: lossesIn(parseJson(json)) }
   } catch (error) {
-    return { error: (error as Error).message }
+    return { errors: [`this is not JSON: ${(error as Error).message}`] }
   }
 }
 
-/** A number if the text is one. The destination refuses other texts, and says what it expected. */
+/** What would not be sent as it was typed: JavaScript keeps the last of the fields with one name, and has no JSON for Infinity. */
+function lossesIn(json: Json | undefined, name = ''): string[] {
+  switch (json?.kind) {
+    case 'number':
+      return Number.isFinite(Number(json.text))
+        ? []
+        : [`${name}expected a number, got ${json.text}, which is Infinity.`]
+    case 'list':
+      return json.items.flatMap((item) => lossesIn(item, name))
+    case 'object': {
+      const names = new Set<string>()
+      return json.members.flatMap(([field, value]) => {
+        const twice = names.has(field) ? [`${field}: ${REPEATED}`] : []
+        names.add(field)
+        return [...twice, ...lossesIn(value, `${field}: `)]
+      })
+    }
+    default:
+      return []
+  }
+}
+
+/** A number if the text is one that JSON has. The destination refuses other texts, and says what it expected. */
 function number(typed: string): number | string | undefined {
   const trimmed = typed.trim()
   if (trimmed === '') return undefined
-  return /^-?\d+(?:\.\d+)?$/.test(trimmed) ? Number(trimmed) : trimmed
+  const isNumber = /^-?\d+(?:\.\d+)?$/.test(trimmed) && Number.isFinite(Number(trimmed))
+  return isNumber ? Number(trimmed) : trimmed
 }
 
 /** A text field that is empty is not given. */

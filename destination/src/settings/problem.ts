@@ -6,6 +6,9 @@ export interface Problem {
   message: string
 }
 
+/** The message for a field that an object has twice. Nobody could see which of the two counts. */
+export const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
+
 /** The fields and indexes that lead from the root of the settings to one value. */
 export type Path = readonly PropertyKey[]
 

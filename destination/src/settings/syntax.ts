@@ -8,6 +8,7 @@ import {
   type Document,
   type ErrorCode,
 } from 'yaml'
+import { REPEATED } from './problem.js'
 import { SettingsError } from './settings-error.js'
 
 /** An error in the syntax of a text. Line and column count from 1. */
@@ -106,8 +107,6 @@ function checkYaml(text: string) {
 function hasContent({ contents, errors }: Document): boolean {
   return errors.length > 0 || !(isScalar(contents) && contents.value === null && !contents.source)
 }
-
-const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
 
 /** The messages for errors of the parser whose own message is meant for programmers, or quotes the file. */
 const OWN_MESSAGES: Partial<Record<ErrorCode, string>> = {

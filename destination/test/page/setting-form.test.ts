@@ -103,6 +103,12 @@ describe('a form', () => {
     expect(sent(sourceSettings({ ...NO_SOURCE, rateLimit }))).toEqual({ rateLimit: { burst: 10 } })
   })
 
+  test('sends a number that is too large for JSON as the text that it is', () => {
+    const burst = '9'.repeat(400)
+    const settings = sourceSettings({ ...NO_SOURCE, rateLimit: { callsPerSecond: '1', burst } })
+    expect(sent(settings)).toMatchObject({ rateLimit: { callsPerSecond: 1, burst } })
+  })
+
   test('keeps the hidden value of a header until another one is typed', () => {
     const settings = { webhooks: [{ url: 'https://a/', headers: { 'X-A': '•••', 'X-B': '•••' } }] }
     const form = destinationForm(settings)
@@ -200,6 +206,27 @@ describe('a mistake', () => {
     const filters = [NO_FILTER, { ...NO_FILTER, where: '{' }, { ...NO_FILTER, where: '{}' }]
     const found = mistakesIn({ webhooks: [NO_WEBHOOK, { ...NO_WEBHOOK, headers }], filters })
     expect(found.map(({ path }) => path)).toEqual(['webhooks[1].headers#3', 'filters[1].where'])
+  })
+
+  const twice = 'this field occurs twice in the same object. Remove one of the two.'
+  test.each([
+    [
+      '{ "properties.total": { "$gte": 100 }, "properties.total": { "$lt": 9 } }',
+      [`"properties.total": ${twice}`],
+    ],
+    ['{ "properties.a": { "$lt": 2, "\\u0024lt": 1 } }', [`"$lt": ${twice}`]],
+    [
+      '{ "$or": [{ "event": "a", "event": "b" }, { "type": 1e400 }] }',
+      [`"event": ${twice}`, '"type": expected a number, got 1e400, which is Infinity.'],
+    ],
+    [
+      '{ "properties.a": { "$in": [1, -1E999] } }',
+      ['"$in": expected a number, got -1E999, which is Infinity.'],
+    ],
+    ['{ "$and": [{ "properties.a": 1e308 }, { "properties.a": "1e400" }] }', []],
+  ])('in a condition that would be saved as another one is found: %s', (where, messages) => {
+    const found = mistakesIn({ webhooks: [], filters: [{ ...NO_FILTER, where }] })
+    expect(found).toEqual(messages.map((message) => ({ path: 'filters[0].where', message })))
   })
 })
 

@@ -224,6 +224,11 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await where.fill('{ "properties.total": ')
     await preview.getByText('There are mistakes in the filters.').waitFor()
     await expect.poll(() => wrongAt(where)).toContain('This is not JSON')
+    // What is typed is never saved as another condition.
+    await where.fill('{ "properties.total": { "$gte": 1 }, "properties.total": { "$lt": 1e400 } }')
+    await expect.poll(() => wrongAt(where)).toContain('occurs twice in the same object')
+    await button(page, 'Save').click()
+    await page.getByText('Not saved: there are 2 mistakes.').waitFor()
     await where.fill('{ "propertys.total": { "$gte": 1 } }')
     await expect.poll(() => wrongAt(where)).toContain('Did you mean properties.total?')
     await where.fill('{ "properties.total": { "$gte": 1 } }')
