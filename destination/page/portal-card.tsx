@@ -38,7 +38,7 @@ export function PortalCard({ name }: { name: string }) {
   }
   return (
     <>
-      <FreshSecrets kind="destination" name={name} />
+      <FreshSecrets item={item} />
       {tenant.value?.mayEditUrls === true && <UrlsCard item={item} onChanged={change} />}
       <SecretsCard item={item} isReadOnly={false} onChanged={change} />
     </>

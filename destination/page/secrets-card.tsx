@@ -1,5 +1,5 @@
 import { signal, useSignal } from '@preact/signals'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { changedIn, useChange } from './change.js'
 import { CopyButton } from './copy-button.js'
 import { Confirm } from './dialog.js'
@@ -18,6 +18,8 @@ interface Fresh {
   field: string
   /** `undefined` if the answer that had it was lost. */
   value: string | undefined
+  /** How many secrets of this field were valid with it, as far as is known: 2 after a rotation. */
+  among: number
 }
 
 const fresh = signal<readonly Fresh[]>([])
@@ -27,19 +29,26 @@ const isOf =
   (one: Fresh) =>
     one.kind === kind && one.name === name && (field === undefined || one.field === field)
 
-function keep(added: Fresh): void {
-  fresh.value = [...fresh.value.filter((one) => !isOf(added, added.field)(one)), added]
-}
+/** Which one of a rotation it is. The old one may have been generated a moment ago too, and the answer with the new one lost. */
+const roleOf = ({ field, among }: Fresh, { secrets }: ManagedSetting): 'new' | 'old' =>
+  among < (secrets[field] ?? 0) ? 'old' : 'new'
 
-/** Remembers the secrets of a change until they are stored. */
-export function keepFresh({ item: { kind, name }, generated }: SettingChanged): void {
-  for (const [field, value] of Object.entries(generated)) keep({ kind, name, field, value })
+/** Remembers the secrets of a change until each of them is stored. One of a change before stays beside them. */
+export function keepFresh({ item, created, generated }: SettingChanged): void {
+  const { kind, name, secrets } = item
+  const added = Object.entries(generated).map(([field, value]): Fresh => {
+    return { kind, name, field, value, among: secrets[field] ?? 1 }
+  })
+  const isOver = (one: Fresh) =>
+    isOf(item)(one) && (created || (one.value === undefined && one.field in generated))
+  fresh.value = [...fresh.value.filter((one) => !isOver(one)), ...added]
 }
 
 /** Remembers that it was generated for a request whose answer was lost. */
 export function keepLost({ kind, name }: ManagedSetting): void {
   const [secret] = SECRETS[kind]
-  if (secret) keep({ kind, name, field: secret.field, value: undefined })
+  if (!secret) return
+  fresh.value = [...fresh.value, { kind, name, field: secret.field, value: undefined, among: 1 }]
 }
 
 export function forgetFresh(): void {
@@ -47,34 +56,52 @@ export function forgetFresh(): void {
 }
 
 /** The new secrets, which are shown this one time, until each of them is stored. */
-export function FreshSecrets({ kind, name }: { kind: Kind; name: string }) {
-  const shown = fresh.value.filter(isOf({ kind, name }))
+export function FreshSecrets({ item }: { item: ManagedSetting }) {
+  const { kind, secrets } = item
+  const shown = fresh.value.filter(isOf(item))
   const words = (one: Fresh) => SECRETS[kind].find(({ field }) => field === one.field)
   const labels = shown.flatMap((one) =>
-    one.value === undefined ? [] : (words(one)?.label.toLowerCase() ?? []),
+    one.value === undefined
+      ? []
+      : `the ${roleOf(one, item)} ${words(one)?.label.toLowerCase() ?? one.field}`,
   )
-  useKept(
-    labels.length === 0 ? '' : `the new ${labels.join(' and the new ')}, which is not shown again`,
-  )
+  useKept(labels.length === 0 ? '' : `${labels.join(' and ')}, which is not shown again`)
+  // Once a rotation has ended, the one that is left becomes the old one of the next.
+  useLayoutEffect(() => {
+    const settled = (one: Fresh) => ({
+      ...one,
+      among: Math.min(one.among, secrets[one.field] ?? 0),
+    })
+    fresh.value = fresh.peek().map((one) => (isOf(item)(one) ? settled(one) : one))
+  }, [item])
   return (
     <>
       {shown.map((one) => {
         const found = words(one)
-        return found && <FreshSecret one={one} words={found} key={one.field} />
+        if (!found) return null
+        const role = roleOf(one, item)
+        return <FreshSecret {...{ one, role }} words={found} key={one.field + (one.value ?? '')} />
       })}
     </>
   )
 }
 
-function FreshSecret({ one, words }: { one: Fresh; words: SecretWords }) {
+interface FreshProps {
+  one: Fresh
+  role: 'new' | 'old'
+  words: SecretWords
+}
+
+function FreshSecret({ one, role, words }: FreshProps) {
   const heading = useRef<HTMLHeadingElement>(null)
-  const { kind, name, field, value } = one
+  const id = useId()
+  const { kind, value } = one
   const label = words.label.toLowerCase()
   useEffect(() => {
     heading.current?.focus()
-  }, [value])
-  const title = value === undefined ? `The ${label} was not shown` : `New ${label}`
-  const id = `fresh-${field}`
+  }, [])
+  const known = role === 'new' ? `New ${label}` : `Old ${label}`
+  const title = value === undefined ? `The ${label} was not shown` : known
   return (
     <section class="card fresh-secret" aria-labelledby={id}>
       <h2 id={id} ref={heading} tabIndex={-1}>
@@ -94,16 +121,19 @@ function FreshSecret({ one, words }: { one: Fresh; words: SecretWords }) {
           <p>
             <strong>It is shown only now.</strong> Copy it to where it is used, or to your password
             store.
+            {role === 'old' && ' There is a newer one: this one is valid until you revoke it.'}
           </p>
         </>
       )}
       <div class="actions">
-        {value !== undefined && <CopyButton text={value} what={label} label="Copy" />}
+        {value !== undefined && (
+          <CopyButton text={value} what={role === 'new' ? label : `old ${label}`} label="Copy" />
+        )}
         <button
           type="button"
           class="small"
           onClick={() => {
-            fresh.value = fresh.value.filter((other) => !isOf({ kind, name }, field)(other))
+            fresh.value = fresh.value.filter((other) => other !== one)
             focusSoon(() => document.querySelector<HTMLElement>('main h1'))
           }}
         >
@@ -168,10 +198,12 @@ function Secret({
         unknown: `A ${noun} that was generated is lost with it: take it back, or rotate it again.`,
       },
     )
+  const isFresh = (role: 'new' | 'old') => (one: Fresh) =>
+    isOf(item, field)(one) && roleOf(one, item) === role
   const end = (keep: 'new' | 'old') => {
     ending.value = undefined
     const done = () => {
-      if (keep === 'old') fresh.value = fresh.value.filter((one) => !isOf(item, field)(one))
+      fresh.value = fresh.value.filter((one) => !isFresh(keep === 'new' ? 'old' : 'new')(one))
       toast.value = `Only the ${keep} ${noun} is valid now.`
       focusSoon(() => state.current)
     }
@@ -184,7 +216,9 @@ function Secret({
     )
   }
   const gone = ending.value === 'new' ? 'old' : 'new'
-  const isUnstored = ending.value === 'new' && fresh.value.some(isOf(item, field))
+  const isUnstored = fresh.value.some(
+    (one) => ending.value !== undefined && isFresh(ending.value)(one) && one.value !== undefined,
+  )
   return (
     <div class="secret">
       {!isAlone && <h3>{label}</h3>}
@@ -232,7 +266,8 @@ function Secret({
         >
           <p>
             From then on, only the {ending.value} {noun} is valid. {secret.cost(gone)} It can’t be
-            undone.{isUnstored && ' You have not said yet that you have stored the new one.'}
+            undone.
+            {isUnstored && ` You have not said yet that you have stored the ${ending.value} one.`}
           </p>
         </Confirm>
       )}

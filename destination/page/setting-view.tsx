@@ -115,7 +115,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
       ) : (
         !isAdmin.value && <NoChanges canChange={true} />
       )}
-      <FreshSecrets kind={kind} name={name} />
+      <FreshSecrets item={found} />
       {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       {kind === 'destination' && !isReadOnly && !isEnabled && (
         <TestCard name={name} enabled={false} />

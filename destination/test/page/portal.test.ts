@@ -212,6 +212,21 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     await page.getByText('One secret is valid.').waitFor()
     expect(await valid()).toBe(1)
 
+    // One that is not stored stays beside the next one, and alone once that is taken back.
+    await rotate.click()
+    await page.getByRole('button', { name: 'Revoke the old secret …' }).click()
+    await dialog.getByRole('button', { name: 'Revoke the old secret' }).click()
+    await page.getByText('One secret is valid.').waitFor()
+    const kept = await secret.innerText()
+    await rotate.click()
+    await expect.poll(() => secret.count()).toBe(2)
+    await page.getByRole('button', { name: 'Take back the new secret …' }).click()
+    await dialog.getByText('You have not said yet that you have stored the old one.').waitFor()
+    await dialog.getByRole('button', { name: 'Take back the new secret' }).click()
+    await page.getByText('One secret is valid.').waitFor()
+    expect(await secret.allInnerTexts()).toEqual([kept])
+    await page.getByRole('button', { name: 'I have stored it' }).click()
+
     // What was typed is not lost without a question either.
     await url.fill('https://c.example.com/')
     await page.getByRole('link', { name: 'Overview' }).click()

@@ -200,6 +200,66 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     })
   })
 
+  test('a new secret that is not stored stays, whatever becomes of the next one', async () => {
+    const running = await start(withKey([]))
+    const accepts = async (key: string) => (await post(running, [track('m')], key)).status === 200
+    const page = await enter(running, '#/settings/new/source')
+    const dialog = page.getByRole('dialog')
+    const titles = page.locator('.fresh-secret h2')
+    const shown = () => page.locator('.fresh-secret pre').allInnerTexts()
+    const end = async (action: string, unstored: string | undefined) => {
+      await button(page, `${action} …`).click()
+      const words = await dialog.innerText()
+      const said = /You have not said yet that you have stored the (\w+) one/.exec(words)?.[1]
+      expect(said).toBe(unstored)
+      await button(dialog, action).click()
+      await page.getByText('One key is valid.').waitFor()
+    }
+    await page.getByLabel('Name').fill('shop')
+    await button(page, 'Create').click()
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['New write key'])
+    const [first = ''] = await shown()
+
+    await button(page, 'Rotate the write key').click()
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['Old write key', 'New write key'])
+    expect((await shown())[0]).toBe(first)
+    expect(await barriers(page)).toEqual([])
+    await end('Take back the new key', 'old')
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['New write key'])
+    expect(await shown()).toEqual([first])
+
+    // The answer with the next one is lost, and what is shown is the old one then.
+    await page.route('**/rotation*', async (route) => {
+      await route.fetch()
+      await route.abort()
+    })
+    await button(page, 'Rotate the write key').click()
+    await page.getByText('A key that was generated is lost with it: take it back').waitFor()
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['Old write key'])
+    await page.unroute('**/rotation*')
+    await visit(page, '#/settings')
+    await dialog.getByText('You would lose the old write key, which is not shown again.').waitFor()
+    await button(dialog, 'Stay').click()
+    await end('Take back the new key', 'old')
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['New write key'])
+    expect(await shown()).toEqual([first])
+    expect(await accepts(first)).toBe(true)
+
+    // Somebody else rotates it.
+    await ask(running, 'POST', '/sources/shop/rotation')
+    await button(page, 'Rotate the write key').click()
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['Old write key'])
+    await end('Revoke the old key', undefined)
+    await expect.poll(shown).toEqual([])
+
+    await button(page, 'Rotate the write key').click()
+    await expect.poll(() => titles.allInnerTexts()).toEqual(['New write key'])
+    const [next = ''] = await shown()
+    await end('Revoke the old key', 'new')
+    expect(await shown()).toEqual([next])
+    expect([await accepts(first), await accepts(next)]).toEqual([false, true])
+  })
+
   test('filters are tried on the latest calls while they are written, and their mistakes are shown', async () => {
     const running = await start(withKey([destination([await endpoint()])]))
     await ask(running, 'PUT', '/destinations/vip', {
