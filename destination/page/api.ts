@@ -49,6 +49,27 @@ export function keepActor(value: string): void {
   store('sessionStorage', ACTOR, value)
 }
 
+/** In ms: an answer that takes longer is late. People wait for about so long before they press a button again. */
+const LATE_MS = 10_000
+
+/** How many answers are late now. */
+export const late = signal(0)
+
+/** Waits for an answer, and counts it while it is late. It is not given up: a test of slow endpoints takes longer. */
+async function answered<T>(answer: Promise<T>): Promise<T> {
+  let counted = 0
+  const timer = setTimeout(() => {
+    counted = 1
+    late.value++
+  }, LATE_MS)
+  try {
+    return await answer
+  } finally {
+    clearTimeout(timer)
+    late.value -= counted
+  }
+}
+
 /**
  * Sends a request with the admin token, if there is one, or with the `Authorization` that is given.
  *
@@ -59,7 +80,7 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
   const headers = new Headers(init.headers)
   if (token.value !== '' && !headers.has('Authorization'))
     headers.set('Authorization', `Bearer ${token.value}`)
-  const response = await fetch(path, { ...init, headers }).catch((error: unknown) => {
+  const response = await answered(fetch(path, { ...init, headers })).catch((error: unknown) => {
     if (init.signal?.aborted) throw error
     throw new ApiError('unreachable', 'The destination does not answer.')
   })

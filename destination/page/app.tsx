@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useErrorBoundary, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
+import { LateAnswer } from './form.js'
 import { compact, span } from './format.js'
 import { canWrite, deadCount, isRefused, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
@@ -24,6 +25,7 @@ export function App() {
       </a>
       <Header />
       <OldData />
+      <LateAnswer />
       <main id="main" tabIndex={-1}>
         <AccessGate>
           <View />

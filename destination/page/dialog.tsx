@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef } from 'preact/hooks'
-import { single } from './form.js'
+import { LateAnswer, single } from './form.js'
 import { isRefused } from './state.js'
 
 interface DialogProps {
@@ -31,6 +31,7 @@ function OpenDialog(props: DialogProps) {
       aria-labelledby={id}
     >
       <h2 id={id}>{props.title}</h2>
+      <LateAnswer />
       {props.children}
     </dialog>
   )

@@ -1,6 +1,7 @@
 // The parts that all forms share: fields with their mistakes, lists of choices, and notices.
 import { createContext, type ComponentChildren } from 'preact'
 import { useContext, useEffect, useId, useRef } from 'preact/hooks'
+import { late } from './api.js'
 
 /** The messages about each field of a form. */
 export const Mistakes = createContext<Readonly<Record<string, readonly string[]>>>({})
@@ -256,6 +257,17 @@ export function Failure({ text }: { text: string }) {
   return (
     <p class="error break" role="alert" hidden={text === ''}>
       {text}
+    </p>
+  )
+}
+
+/** Says that an answer is late. It stands above the view, and in each dialog, which covers what is behind it. */
+export function LateAnswer() {
+  if (late.value === 0) return null
+  return (
+    <p class="banner" role="alert">
+      A request has had no answer for 10 s, and the page waits for it. If it was to change
+      something, that may be done already.
     </p>
   )
 }

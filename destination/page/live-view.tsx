@@ -73,15 +73,25 @@ export function LiveView() {
       </p>
       <div class="list">
         <ul class="rows">
-          {shown.map((event) => (
-            <li data-row key={event.key}>
-              {event.kind === 'call' ? (
-                <CallRow call={event.call} />
-              ) : (
-                <AttemptRow attempt={event.attempt} />
-              )}
-            </li>
-          ))}
+          {shown.map((event) =>
+            event.kind === 'gap' ? (
+              <li key={event.key}>
+                <p class="hint gap">
+                  Not followed from {clock(event.from, now.peek())} to{' '}
+                  {clock(event.until, now.peek())}: what happened then is in the lists of
+                  deliveries.
+                </p>
+              </li>
+            ) : (
+              <li data-row key={event.key}>
+                {event.kind === 'call' ? (
+                  <CallRow call={event.call} />
+                ) : (
+                  <AttemptRow attempt={event.attempt} />
+                )}
+              </li>
+            ),
+          )}
         </ul>
       </div>
       {shown.length === 0 && (
@@ -96,6 +106,7 @@ export function LiveView() {
 }
 
 function isWanted(event: LiveEvent, kind: Kind, text: string): boolean {
+  if (event.kind === 'gap') return true
   if (kind === 'calls' && event.kind !== 'call') return false
   if (kind === 'attempts' && event.kind !== 'attempt') return false
   if (kind === 'failures' && (event.kind === 'call' || event.attempt.code === 'delivered')) {

@@ -4,10 +4,13 @@ import { signal } from '@preact/signals'
 import { API, request, token } from './api.js'
 import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
 import { readEvents } from './sse.js'
-import { toApiError } from './state.js'
+import { time, toApiError } from './state.js'
 
 export type LiveEvent = { key: number } & (
-  { kind: 'call'; call: CallEvent } | { kind: 'attempt'; attempt: AttemptEvent }
+  | { kind: 'call'; call: CallEvent }
+  | { kind: 'attempt'; attempt: AttemptEvent }
+  /** A time in which the stream was not followed, so that nothing of it is shown. */
+  | { kind: 'gap'; from: number; until: number }
 )
 
 /** The maximum length of the list: more than anybody scrolls through. */
@@ -27,6 +30,8 @@ let arrived: LiveEvent[] = []
 let missedSince = 0
 let frame = 0
 let nextKey = 0
+/** When the stream was last followed, by the destination's clock. */
+let followedUntil: number | undefined
 
 function show(): void {
   frame = 0
@@ -37,7 +42,7 @@ function show(): void {
 }
 
 function take(event: LiveEvent | undefined, count = 1): void {
-  if (event === undefined || isPaused.value) missedSince += count
+  if (event === undefined || (isPaused.value && event.kind !== 'gap')) missedSince += count
   else if (arrived.push(event) > 2 * KEPT) arrived.splice(0, arrived.length - KEPT)
   frame ||= requestAnimationFrame(show)
 }
@@ -54,13 +59,20 @@ const read = () =>
 async function follow(signal: AbortSignal): Promise<void> {
   const response = await request(`${API}/stream`, { signal })
   connection.value = 'open'
+  if (followedUntil !== undefined) {
+    take({ key: nextKey++, kind: 'gap', from: followedUntil, until: time() })
+  }
   if (response.body === null) return
   const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader()
   const push = read()
-  for (;;) {
-    const { value, done } = await pieces.read()
-    if (done) return
-    push(value)
+  try {
+    for (;;) {
+      const { value, done } = await pieces.read()
+      if (done) return
+      push(value)
+    }
+  } finally {
+    followedUntil = time()
   }
 }
 
@@ -79,19 +91,24 @@ async function keepFollowing(signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Follows the stream. When the admin token changes, it connects again with the new token.
+ * Follows the stream while the tab is visible: over HTTP/1.1, a browser has six connections to a host for all its tabs, and each stream
+ * keeps one. When the admin token changes, it connects again with the new token.
  *
  * @returns a function that closes the connection.
  */
 export function startLive(): () => void {
   let controller = new AbortController()
-  const unsubscribe = token.subscribe(() => {
+  const restart = () => {
     controller.abort()
+    if (document.hidden) return
     controller = new AbortController()
     connection.value = 'connecting'
     void keepFollowing(controller.signal)
-  })
+  }
+  document.addEventListener('visibilitychange', restart)
+  const unsubscribe = token.subscribe(restart)
   return () => {
+    document.removeEventListener('visibilitychange', restart)
     unsubscribe()
     controller.abort()
   }

@@ -1,5 +1,6 @@
 import { AccessGate } from './access.js'
 import { Navigation, NotFound, OldData, Search, skip, ThemeButton, Toast, View } from './app.js'
+import { LateAnswer } from './form.js'
 import { tenant } from './portal-state.js'
 import { ReplayDialog } from './replay.js'
 import { route } from './route.js'
@@ -26,6 +27,7 @@ export function PortalApp() {
         </div>
       </header>
       <OldData />
+      <LateAnswer />
       <main id="main" tabIndex={-1}>
         <AccessGate>{VIEWS.includes(view) ? <View /> : <NotFound />}</AccessGate>
       </main>

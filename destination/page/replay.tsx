@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
 import { isUnanswered, untilAnswered } from './asking.js'
-import { focusSoon, single } from './form.js'
+import { focusSoon, LateAnswer, single } from './form.js'
 import { count as number, counted } from './format.js'
 import type { Replayed, ReplayRequest } from '../src/model/answers.js'
 import { canWrite, isRefused, readStatus, toApiError, toast } from './state.js'
@@ -119,6 +119,7 @@ function Steps({ opened }: { opened: OpenReplay }) {
   return (
     <>
       <h2 id="replay-title">Send again?</h2>
+      <LateAnswer />
       {problem.value && (
         <p class="error" role="alert">
           {problem.value}

@@ -38,7 +38,10 @@ export const lastReadAt = signal<number | undefined>(undefined)
 /** How far the destination's clock is ahead of the browser's, in ms. All times on the page are by the destination's clock. */
 const aheadMs = signal(0)
 
-/** The time by the destination's clock, in ms since the epoch. It changes once a second. */
+/** The time by the destination's clock, in ms since the epoch. */
+export const time = (): number => Date.now() + aheadMs.peek()
+
+/** The same as a signal, which changes once a second, and less often while the tab is hidden. */
 export const now = signal(Date.now())
 
 export const news = computed(() => (status.value === undefined ? [] : sentences(status.value)))
@@ -80,7 +83,7 @@ const wanted = computed(() => {
 
 export function start(): void {
   setInterval(() => {
-    now.value = Date.now() + aheadMs.value
+    now.value = time()
   }, 1_000)
   let end: (() => void) | undefined
   // Signals call a new subscriber at once: this starts the polling, and restarts it when the token or the view changes.

@@ -384,6 +384,62 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     expect(await page.getByText('Not Seen').count()).toBe(0)
   })
 
+  test('shows what happens while its tab is visible, and says for which time it did not', async () => {
+    const { running } = shared
+    const turn = (tab: Page, isVisible: boolean) =>
+      tab.evaluate(
+        `Object.defineProperty(document, 'hidden', { value: ${!isVisible}, configurable: true })
+        document.dispatchEvent(new Event('visibilitychange'))`,
+      )
+    const isLive = (tab: Page) => tab.getByText('new events appear here at once').waitFor()
+    const page = await open(at(running, '#/live'))
+    await isLive(page)
+    // A browser has six connections to a host. Tabs in the background take none of them.
+    for (let i = 0; i < 6; i++) {
+      const tab = await page.context().newPage()
+      await tab.goto(at(running, '#/live'))
+      await isLive(tab)
+      await turn(tab, false)
+    }
+    await post(running, [track('v-1', { event: 'Before' })])
+    await page.getByRole('link', { name: /“Before”/ }).waitFor()
+    await turn(page, false)
+    await post(running, [track('v-2', { event: 'Meanwhile' })])
+    await turn(page, true)
+    await page.getByText(/^Not followed from [\d:]+ to [\d:]+: what happened then/).waitFor()
+    await post(running, [track('v-3', { event: 'Afterwards' })])
+    await page.getByRole('link', { name: /“Afterwards”/ }).waitFor()
+    expect(await page.getByText('“Before”').count()).toBe(1)
+    expect(await page.getByText('“Meanwhile”').count()).toBe(0)
+    expect(await barriers(page)).toEqual([])
+  })
+
+  test('says that an answer is late, also in a dialog, and waits for it', async () => {
+    const refusing = await endpoint(422)
+    const running = await start(settingsFor([destination([refusing], { name: 'ads' })]))
+    await post(running, [track('a')])
+    await refusing.has(1)
+    const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
+    await enterToken(page, ADMIN_TOKEN)
+    await page.clock.install()
+    const held: (() => void)[] = []
+    await page.route('**/v1/admin/replay', async (route) => {
+      await new Promise<void>((resolve) => held.push(resolve))
+      await route.continue()
+    })
+    await page.getByRole('button', { name: 'Send all again …' }).click()
+    await expect.poll(() => held.length).toBe(1)
+    expect(await page.getByRole('alert').allInnerTexts()).toEqual([])
+    await page.clock.fastForward(10_000)
+    const late = page.getByText('A request has had no answer for 10 s, and the page waits for it.')
+    await expect.poll(() => late.count()).toBe(2)
+    expect(await page.getByRole('dialog').getByRole('alert').count()).toBe(1)
+    held.shift()?.()
+    await page.getByText('1 dead letter would be sent again.').waitFor()
+    await late.first().waitFor({ state: 'detached' })
+    expect(await late.count()).toBe(0)
+  })
+
   test('stays usable under a storm: the list is bounded, however much comes at once', async () => {
     const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
     const page = await open(running.adminUrl)
