@@ -5,6 +5,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { API, keepActor, keepToken, query, readJson, request } from './api.js'
 import type { Overview } from '../src/model/answers.js'
+import { useClosedWithView } from './dialog.js'
 import { leave } from './leaving.js'
 import { isPortal } from './portal.js'
 import {
@@ -98,6 +99,7 @@ export function TokenDialog() {
   const close = () => {
     isOpen.value = false
   }
+  useClosedWithView(close)
   return (
     <dialog ref={dialog} onClose={close} aria-labelledby="token-title">
       {isOpen.value && (

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { LateAnswer, single } from './form.js'
+import { route } from './route.js'
 import { isRefused } from './state.js'
 
 interface DialogProps {
@@ -9,8 +10,20 @@ interface DialogProps {
   children: ComponentChildren
 }
 
+/** Closes a dialog when another view is shown, as by the browser's way back. Its buttons would still act on the view before. */
+export function useClosedWithView(close: () => void): void {
+  const { hash } = route.value
+  const shown = useRef(hash)
+  useLayoutEffect(() => {
+    if (hash === shown.current) return
+    shown.current = hash
+    close()
+  }, [hash])
+}
+
 /** A dialog that is open while it is rendered. Esc closes it. It makes room for the question for the token, and then opens again. */
 export function Dialog(props: DialogProps) {
+  useClosedWithView(props.onClose)
   return isRefused.value ? null : <OpenDialog {...props} />
 }
 

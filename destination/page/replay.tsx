@@ -3,6 +3,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
 import { isUnanswered, untilAnswered } from './asking.js'
+import { useClosedWithView } from './dialog.js'
 import { focusSoon, LateAnswer, single } from './form.js'
 import { count as number, counted } from './format.js'
 import type { Replayed, ReplayRequest } from '../src/model/answers.js'
@@ -34,6 +35,7 @@ function close(): void {
 export function ReplayDialog() {
   const dialog = useRef<HTMLDialogElement>(null)
   const isShown = open.value !== undefined && !isRefused.value
+  useClosedWithView(close)
   useEffect(() => {
     if (isShown) dialog.current?.showModal()
     else dialog.current?.close()
@@ -90,7 +92,8 @@ function Steps({ opened }: { opened: OpenReplay }) {
     try {
       const done = await post<Replayed>('/replay', { ...request, confirm, asOf })
       toast.value = `${counted(done.replayed, 'delivery', 'deliveries')} will be sent again.`
-      close()
+      // Meanwhile it may have been closed, and another one opened.
+      if (open.peek() === opened) close()
       onReplayed()
       await readStatus()
     } catch (error) {

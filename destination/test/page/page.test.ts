@@ -316,13 +316,23 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     expect(await page.getByLabel('Reason').inputValue()).toBe('')
   })
 
-  test('changes its mind with Esc, and sends nothing', async () => {
+  test('changes its mind with Esc or the way back, and sends nothing', async () => {
     const { running, refusing } = await lived()
     const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
     await enterToken(page, ADMIN_TOKEN)
     await page.getByRole('button', { name: 'Send all again …' }).click()
     await page.getByText('14 dead letters would be sent again.').waitFor()
     await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'hidden' })
+    expect(refusing.received).toHaveLength(14)
+
+    // Another view closes the question too, however it is reached.
+    await visit(page, '#/')
+    await visit(page, '#/deliveries?state=dead')
+    await page.getByRole('button', { name: 'Send all again …' }).click()
+    await page.getByText('14 dead letters would be sent again.').waitFor()
+    await page.evaluate('history.back()')
+    await page.getByRole('heading', { name: 'Overview', exact: true }).waitFor()
     await page.getByRole('dialog').waitFor({ state: 'hidden' })
     expect(refusing.received).toHaveLength(14)
   })

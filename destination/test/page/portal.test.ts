@@ -227,6 +227,16 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     expect(await secret.allInnerTexts()).toEqual([kept])
     await page.getByRole('button', { name: 'I have stored it' }).click()
 
+    // The way back closes a question, also if the view stays.
+    await page.getByRole('link', { name: 'last 24 h' }).click()
+    await rotate.click()
+    await page.getByRole('button', { name: 'I have stored it' }).click()
+    await page.getByRole('button', { name: 'Revoke the old secret …' }).click()
+    await dialog.waitFor()
+    await page.evaluate('history.back()')
+    await dialog.waitFor({ state: 'detached' })
+    expect(await valid()).toBe(2)
+
     // What was typed is not lost without a question either.
     await url.fill('https://c.example.com/')
     await page.getByRole('link', { name: 'Overview' }).click()
