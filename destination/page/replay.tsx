@@ -71,6 +71,11 @@ function Steps({ opened }: { opened: OpenReplay }) {
   const explain = async (error: unknown, before: Replayed) => {
     const isLost = isUnanswered(error)
     const { code, message } = toApiError(error)
+    if (open.peek() !== opened) {
+      // It was closed meanwhile, and only a notice still reaches the person.
+      toast.value = isLost ? `${message} It may have sent them.` : message
+      return
+    }
     problem.value = isLost
       ? `${message} It may have sent them. The page asks until it knows.`
       : message

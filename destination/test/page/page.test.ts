@@ -318,7 +318,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
 
   test('changes its mind with Esc or the way back, and sends nothing', async () => {
     const { running, refusing } = await lived()
-    const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
+    const page = await open(at(running, '#/deliveries?state=dead'), {}, LOST)
     await enterToken(page, ADMIN_TOKEN)
     await page.getByRole('button', { name: 'Send all again …' }).click()
     await page.getByText('14 dead letters would be sent again.').waitFor()
@@ -335,6 +335,22 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('heading', { name: 'Overview', exact: true }).waitFor()
     await page.getByRole('dialog').waitFor({ state: 'hidden' })
     expect(refusing.received).toHaveLength(14)
+
+    // What was under way by then is told all the same.
+    const held: (() => void)[] = []
+    await visit(page, '#/deliveries?state=dead')
+    await page.getByRole('button', { name: 'Send all again …' }).click()
+    await page.getByText('14 dead letters would be sent again.').waitFor()
+    await page.route('**/v1/admin/replay', async (route) => {
+      await new Promise<void>((resolve) => held.push(resolve))
+      await route.abort()
+    })
+    await page.getByRole('button', { name: 'Send 14 again' }).click()
+    await expect.poll(() => held.length).toBe(1)
+    await page.evaluate('history.back()')
+    await page.getByRole('dialog').waitFor({ state: 'hidden' })
+    held.shift()?.()
+    await page.getByText('It may have sent them.').waitFor()
   })
 
   test('shows one delivery: its body, each attempt in words, what is next and how long it has', async () => {
