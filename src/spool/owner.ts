@@ -42,20 +42,29 @@ export function isKnownDead(
   }
 }
 
-/** Reads an owner file; undefined if there is none, and only its folder's time if this user may not. Opening it makes a network file system ask its server. */
+/** Reads an owner file; undefined if there is none, and only its time if this user may not. Opening it makes a network file system ask its server. */
 export function readBeat(path: string): Beat | undefined {
   let fd: number
   try {
     fd = fs.openSync(path, 'r')
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return undefined
-    if (isDenied(error)) return { beatMs: fs.statSync(folderOf(path)).mtimeMs, text: '' }
+    if (isDenied(error)) return { beatMs: timeOf(path), text: '' }
     throw error
   }
   try {
     return { beatMs: fs.fstatSync(fd).mtimeMs, text: fs.readFileSync(fd, 'utf8') }
   } finally {
     fs.closeSync(fd)
+  }
+}
+
+/** When an owner file was last touched, or else its folder. The folder's time is no beat for those who may make files in it: they change it. */
+function timeOf(path: string): number {
+  try {
+    return fs.statSync(path).mtimeMs
+  } catch {
+    return fs.statSync(folderOf(path)).mtimeMs
   }
 }
 

@@ -180,6 +180,45 @@ describe('with several users,', () => {
     expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('dead', 0, 30))
   })
 
+  const corrections: [string, (left: string) => void][] = [
+    [
+      'chmod 777',
+      (left) => {
+        chmodSync(left, 0o777)
+      },
+    ],
+    [
+      'chown',
+      (left) => {
+        chownSync(left, NOBODY, NOBODY)
+      },
+    ],
+  ]
+  test.for(corrections)(
+    '%s for the folder of a dead client of another one, and not for its files, is reported as not enough',
+    async ([, correct], { skip }) => {
+      if (!canRunAs(folder, NOBODY)) return skip(LEFT_OUT)
+      const { collector, directory } = await shared()
+      const ours = start('ours', directory, collector, { uid: NOBODY })
+      await until(() => files(directory, 'owner').length === 1)
+      const own = files(directory, 'owner')
+      const theirs = start('dead', directory, collector)
+      theirs.order('record', 30)
+      await until(() => theirs.returned.get('dead') === 30)
+      await theirs.kill()
+      const [left = ''] = files(directory, '.log').map(dirname)
+      correct(left)
+      await until(() => ours.stderr !== '')
+      expect(ours.stderr).toMatch(`ours spool_failed Messages in ${left} of user `)
+      expect(files(directory, '.log').map(dirname)).toEqual([left])
+      for (const path of files(left)) chownSync(path, NOBODY, NOBODY)
+      chownSync(left, NOBODY, NOBODY)
+      await until(() => collector.accepted.length >= 30)
+      expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('dead', 0, 30))
+      expect(files(directory, 'owner')).toEqual(own)
+    },
+  )
+
   test.for(['.log', 'owner'])(
     'a file (%s) that may not be written stays in its place until it may be, and is not damaged',
     async (ending, { skip }) => {
