@@ -69,14 +69,17 @@ export class Segment {
   isSealed = false
   /** The place of record 0 in the sequence of calls, unless the segment holds stragglers. */
   firstSequence = 0
-  /** The index of each record in a segment of stragglers: their sequence has gaps. */
+  /** The sequence of each record in a segment of stragglers: it has gaps. */
+  #sequences: readonly number[] | undefined
+  /** Its inverse. */
   #indexes: ReadonlyMap<number, number> | undefined
   #fd: number | undefined
   /** Which file it is: another one may come to its path. */
   #ino = 0
   /** Its size when it was loaded: it may have been cut before. */
   #loadedBytes = Infinity
-  #hasStuck = false
+  /** The index of the first straggler when one of them was found damaged on disk. */
+  #stuckAt = -1
   #settled: Place = { ...NO_RECORDS }
   #read: Place = { ...NO_RECORDS }
   #end: Place = { ...NO_RECORDS }
@@ -112,7 +115,8 @@ export class Segment {
       throw error
     }
     segment.skip()
-    segment.#indexes = new Map(stragglers.map(({ sequence }, index) => [sequence, index]))
+    segment.#sequences = stragglers.map(({ sequence }) => sequence)
+    segment.#indexes = new Map(segment.#sequences.map((sequence, index) => [sequence, index]))
     segment.firstSequence = stragglers[0]?.sequence ?? 0
     return segment
   }
@@ -189,6 +193,10 @@ export class Segment {
   /** NaN for a message that is not among these stragglers. */
   #indexOf(sequence: number): number {
     return this.#indexes ? (this.#indexes.get(sequence) ?? NaN) : sequence - this.firstSequence
+  }
+
+  #sequenceOf(index: number): number {
+    return this.#sequences?.[index] ?? this.firstSequence + index
   }
 
   /** Size of the file. */
@@ -327,23 +335,31 @@ export class Segment {
   /** Whether messages up to this sequence were read, and are without an outcome. */
   hasStragglers(lastSequence: number): boolean {
     const { index } = this.#settled
-    if (index >= this.#read.index || this.#hasStuck) return false
-    return this.#indexes !== undefined || this.firstSequence + index <= lastSequence
+    if (index >= this.#read.index || index === this.#stuckAt) return false
+    return this.#sequenceOf(index) <= lastSequence
   }
 
-  /** Reads the messages up to this sequence that were read before and have no outcome. */
+  /**
+   * Reads the messages up to this sequence that were read before and have no outcome. If one was damaged on disk, all stay where they
+   * are: the next start reads the file from that one on, so the others would be sent twice.
+   */
   readStragglers(lastSequence: number): Straggler[] {
     const { index: from, offset } = this.#settled
-    const bytes = this.#bytes(offset, this.#read.offset - offset)
-    const sequences = this.#indexes && [...this.#indexes.keys()]
-    const stragglers = findRecords(bytes, true).records.flatMap((record) => {
-      const { index } = record
-      const sequence = sequences ? (sequences[index] ?? Infinity) : this.firstSequence + index
-      const isOne = index >= from && sequence <= lastSequence && !this.#ahead.has(index)
-      return isOne ? [{ sequence, json: jsonOf(bytes, record) }] : []
-    })
-    // One that was damaged on disk stays where it is. It must not be tried again with each batch.
-    this.#hasStuck = !stragglers.some(({ sequence }) => this.#indexOf(sequence) === from)
+    const { index: to, offset: end } = this.#read
+    const bytes = this.#bytes(offset, end - offset)
+    const records = new Map(
+      findRecords(bytes, true).records.map((record) => [record.index, record]),
+    )
+    const stragglers: Straggler[] = []
+    for (let index = from; index < to && this.#sequenceOf(index) <= lastSequence; index++) {
+      if (this.#ahead.has(index)) continue
+      const record = records.get(index)
+      if (!record) {
+        this.#stuckAt = from // it must not be tried again with each batch
+        return []
+      }
+      stragglers.push({ sequence: this.#sequenceOf(index), json: jsonOf(bytes, record) })
+    }
     return stragglers
   }
 

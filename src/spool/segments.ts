@@ -307,12 +307,12 @@ export class Segments {
   /** Moves messages that later ones have overtaken to files of their own, so that the others count as settled. */
   #moveStragglers(from: readonly Segment[]): void {
     for (const segment of from) {
-      if (segment.hasStragglers(this.#lastSettled)) this.#move(segment)
+      if (!segment.hasStragglers(this.#lastSettled)) continue
+      this.#move(segment, segment.readStragglers(this.#lastSettled))
     }
   }
 
-  #move(from: Segment): void {
-    const stragglers = from.readStragglers(this.#lastSettled)
+  #move(from: Segment, stragglers: readonly Straggler[]): void {
     const [first] = stragglers
     if (!first) return
     this.#insert(stragglers, this.#pathBefore(from, first.sequence), from)
@@ -320,10 +320,18 @@ export class Segments {
     this.#saveSettled(from)
   }
 
-  /** Leaves the pending messages on disk. They are not read any more. */
-  leave(): void {
+  /**
+   * Leaves the pending messages on disk. They are not read any more.
+   *
+   * @param inMemory - those that are in memory, in the order of the calls: their records may be damaged by now
+   */
+  leave(inMemory: readonly Entry[]): void {
     this.#skipAll()
-    this.leaveNoneAhead()
+    const overtaken = inMemory.filter(({ sequence }) => sequence <= this.#lastSettled)
+    for (const segment of this.#all.filter(({ aheadBytes }) => aheadBytes > 0)) {
+      const stragglers = overtaken.filter(({ sequence }) => segment.has(sequence))
+      this.#move(segment, stragglers.map(toStraggler))
+    }
   }
 
   #skipAll(): void {

@@ -172,10 +172,10 @@ export class Spool {
     })
   }
 
-  /** Leaves the pending messages on disk. They are not read any more. */
-  leave(): void {
+  /** Leaves the pending messages on disk, of which these are in memory. They are not read any more. */
+  leave(inMemory: readonly Entry[]): void {
     this.#try(() => {
-      this.segments.leave()
+      this.segments.leave(inMemory)
     })
   }
 

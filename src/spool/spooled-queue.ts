@@ -197,7 +197,7 @@ export class SpooledQueue {
       if (callback) callbacks.push(callback)
     }
     this.#openUnread = 0
-    this.#spool.leave()
+    this.#spool.leave(taken)
     return { kept, lost, callbacks }
   }
 

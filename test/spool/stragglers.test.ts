@@ -73,6 +73,15 @@ function deliver(
   return waiting
 }
 
+/** Changes one byte of a message wherever it is on disk. */
+function damage(directory: string, number: number) {
+  for (const path of files(directory, '.log')) {
+    const bytes = readFileSync(path)
+    const at = bytes.indexOf(`"number":${number},`)
+    if (at >= 0) writeFileSync(path, bytes.fill('?', at, at + 1))
+  }
+}
+
 describe('messages that wait while later ones are delivered', () => {
   test('keep only themselves on disk', () => {
     const directory = temporary()
@@ -149,6 +158,31 @@ describe('messages that wait while later ones are delivered', () => {
     expect(diskBytes(directory)).toBeLessThan(300_000)
     subject.queue.settle(first ? [first] : [])
     expect(subject.faults).toEqual([])
+  })
+
+  const behindDamage = () => {
+    const directory = temporary()
+    const subject = startQueue(directory)
+    for (let number = 10_000; number < 10_100; number++) subject.push(toJson(number))
+    const taken = subject.take()
+    damage(directory, 10_020)
+    subject.queue.settle(taken.filter((entry) => numberOf(entry) % 10 > 0))
+    const waiting = taken.filter((entry) => numberOf(entry) % 10 === 0)
+    return { directory, subject, waiting }
+  }
+
+  test('are all kept by a client that leaves, also if their records are damaged', async () => {
+    const { directory, subject, waiting } = behindDamage()
+    subject.queue.leave(waiting)
+    await subject.queue.close()
+    expect(recovered(directory)).toEqual(waiting.map(numberOf))
+  })
+
+  test('are on disk once, if the record of one of them is damaged', () => {
+    const { directory, subject } = behindDamage()
+    deliver(subject, { count: 3_000, every: 200 }) // so many that stragglers are moved
+    const again = recovered(directory)
+    expect(new Set(again).size).toBe(again.length)
   })
 
   test('come back to their places if some of their files are removed', () => {
@@ -257,11 +291,12 @@ describe('messages that wait while later ones are delivered', () => {
   })
 })
 
-test('whatever the order of the outcomes, no message is lost and few are sent again, none after a close', async () => {
+test('whatever the order of the outcomes, no message is lost and few are sent again, none after a close, and damage costs only what it hits', async () => {
   const step = fc.oneof(
     fc.record({ act: fc.constant('push' as const), count: fc.integer({ min: 1, max: 1_500 }) }),
     fc.record({ act: fc.constant('settle' as const), share: fc.integer({ min: 1, max: 10 }) }),
     fc.record({ act: fc.constant('oldest' as const), count: fc.integer({ min: 1, max: 300 }) }),
+    fc.record({ act: fc.constant('damage' as const), at: fc.nat() }),
   )
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), fc.integer(), async (steps, seed) => {
@@ -269,6 +304,7 @@ test('whatever the order of the outcomes, no message is lost and few are sent ag
       const subject = startQueue(directory)
       const { queue } = subject
       const pending = new Map<number, Entry>()
+      const damaged = new Set<number>()
       let made = 0
       let random = seed >>> 0
       const chance = (of: number) =>
@@ -277,6 +313,10 @@ test('whatever the order of the outcomes, no message is lost and few are sent ag
         if (one.act === 'push') {
           for (let i = 0; i < one.count; i++) subject.push(toJson(made++))
           for (const entry of subject.take()) pending.set(numberOf(entry), entry)
+        } else if (one.act === 'damage') {
+          const [number = -1] = [...pending.keys()].slice(one.at % pending.size)
+          damage(directory, number)
+          damaged.add(number)
         } else {
           const all = [...pending.values()]
           const settled =
@@ -287,15 +327,18 @@ test('whatever the order of the outcomes, no message is lost and few are sent ag
         expect(diskBytes(directory)).toBeLessThanOrEqual(MIB)
       }
       const again = recovered(directory)
-      expect(again.findIndex((number, i) => number < (again[i - 1] ?? 0))).toBe(-1)
-      const left = new Set(again)
+      expect(again.findIndex((number, i) => number <= (again[i - 1] ?? -1))).toBe(-1)
+      const left = new Set([...again, ...damaged])
       expect([...pending.keys()].filter((number) => !left.has(number))).toEqual([])
       const bytes = again.length * toJson(made).length
       const pendingBytes = [...pending.values()].reduce((sum, each) => sum + entryBytes(each), 0)
-      expect(bytes - pendingBytes).toBeLessThan(2 * 65_536)
+      expect(bytes - pendingBytes).toBeLessThan((2 + damaged.size) * 65_536)
       if (seed % 2 === 0) {
+        queue.leave([...pending.values()])
         await queue.close()
-        expect(recovered(directory)).toEqual([...pending.keys()])
+        const sent = recovered(directory)
+        const isWhole = (number: number) => sent.includes(number) || !damaged.has(number)
+        expect(sent).toEqual([...pending.keys()].filter(isWhole))
       } else {
         queue.settle([...pending.values()])
         expect(diskBytes(directory)).toBeLessThan(65_536)
