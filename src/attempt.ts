@@ -30,14 +30,17 @@ export interface Transport {
 /** A server that refuses each of 2,500 messages with a long reason needs less. The rest is not read. */
 const MAX_ANSWER_BYTES = 8_388_608
 
+/** The responses that clients got. */
+const seen = new WeakSet<object>()
+
 export function createTransport(settings: Settings, log: Log): Transport {
   const { endpoint, timeoutMs } = settings
   const url = endpoint.href
   const { agent, error: refusal, close } = createConnections(settings, log)
   const fetch = settings.fetch ?? crossFetch
   const headers = {
-    // Answers are short. An injected fetch asks for what it can decode: that of Deno decodes nothing if it is asked for something else.
-    ...(!settings.fetch && { 'Accept-Encoding': 'identity' }),
+    // Answers are short. The global fetch of Deno decodes no answer if its request names an encoding itself.
+    ...(!(settings.fetch && 'Deno' in globalThis) && { 'Accept-Encoding': 'identity' }),
     ...settings.headers,
     Authorization: `Basic ${base64(`${settings.writeKey}:`)}`,
     'Content-Type': 'application/json',
@@ -75,7 +78,10 @@ export function createTransport(settings: Settings, log: Log): Transport {
       // node-fetch, which is cross-fetch on Node, takes an agent beyond the standard: to keep connections open.
       const response = await fetch(url, agent ? ({ ...init, agent } as FetchInit) : init)
       head = readHead(response)
-      if (head.isConsumed) return { ...head, body }
+      // A fetch of a test may give the same response each time: then the client itself has read it.
+      const isOurs = seen.has(response)
+      seen.add(response)
+      if (head.isConsumed) return { ...head, body, isConsumed: !isOurs }
       const stop = () => {
         controller.abort()
       }
@@ -103,9 +109,6 @@ export function createTransport(settings: Settings, log: Log): Transport {
   return { start, close }
 }
 
-/** What an injected fetch has given to the clients of this process: the fetch of a test may give the same response each time. */
-const seen = new WeakSet<object>()
-
 /** An injected fetch may resolve to anything: what has no status is no answer, the rest may be missing. */
 function readHead(response: FetchResponse): Head {
   const status = (response as FetchResponse | undefined)?.status
@@ -124,9 +127,7 @@ function readHead(response: FetchResponse): Head {
       return null
     }
   }
-  const isOurs = seen.has(response)
-  seen.add(response)
-  return { status, header, isConsumed: status !== 204 && !isOurs && isConsumed(response, header) }
+  return { status, header, isConsumed: status !== 204 && isConsumed(response, header) }
 }
 
 /** Whether a body was read, or is being read, that may have said something. */

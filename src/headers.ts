@@ -7,7 +7,7 @@ const BY_HTTP = 'It belongs to the connection and not to the request: leave it o
 /** The headers that an application cannot set, in lower case, and what to do instead. */
 const REFUSED: Readonly<Record<string, string>> = {
   authorization: 'The client makes it of the write key: pass the key as the first argument.',
-  'accept-encoding': 'The client, or the option fetch, asks for what it can read: leave it out.',
+  'accept-encoding': 'The client asks for answers that are not compressed: leave it out.',
   'content-encoding': 'The client sets it: use the option gzip.',
   'content-length': BY_THE_CLIENT,
   'content-type': BY_THE_CLIENT,

@@ -519,26 +519,36 @@ describe('an injected fetch', () => {
     }
   })
 
-  test('that gives several clients the same response delivers for each of them', async () => {
-    const response = new Response('{"success":true}')
-    for (let client = 0; client < 3; client++) {
-      const analytics = createClient(oddFetch(() => Promise.resolve(response)))
-      trackMany(analytics, 1)
-      expect(await analytics.close()).toMatchObject({ delivered: 1, failed: 0 })
-    }
-  })
+  test.each([undefined, { 'Content-Length': '16' }])(
+    'that gives several clients the same response, with the headers %o, delivers for each of them',
+    async (headers) => {
+      const response = new Response('{"success":true}', headers && { headers })
+      for (let client = 0; client < 3; client++) {
+        const analytics = createClient(oddFetch(() => Promise.resolve(response)))
+        trackMany(analytics, 1)
+        expect(await analytics.close()).toMatchObject({ delivered: 1, failed: 0 })
+      }
+    },
+  )
 
-  test('asks for the encodings that it decodes: the client asks for none', async () => {
-    const collector = await startCollector()
+  test('asks for no compression, so that an answer without a body has none at all', async () => {
     const asked: unknown[] = []
-    const fetch: Fetch = (url, init) => {
-      asked.push(new Headers(init.headers).get('accept-encoding'))
-      return globalThis.fetch(url, init)
-    }
-    const analytics = createClient(collector, { fetch })
-    trackMany(analytics, 1)
-    await analytics.flush()
-    expect(asked).toEqual([null])
+    const server = createHttpServer((request, response) => {
+      const encodings = request.headers['accept-encoding'] ?? ''
+      asked.push(encodings)
+      request.resume().on('end', () => {
+        if (!encodings.includes('gzip')) response.end()
+        else response.setHeader('Content-Encoding', 'gzip').end(gzipSync(''))
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    const fetch: Fetch = (url, init) => globalThis.fetch(url, init)
+    const analytics = createClient({ url: `http://127.0.0.1:${port}` } as Collector, { fetch })
+    trackMany(analytics, 10)
+    expect(await analytics.close()).toMatchObject({ delivered: 10, failed: 0 })
+    expect(asked).toEqual(['identity'])
   })
 
   test('that has read the body of a refusal rejects by the status', async () => {
