@@ -59,7 +59,10 @@ export interface RunningDestination {
   reload(settings: Settings): Promise<void>
   /** The number of deliveries by destination and state. */
   stats(): Promise<Stats[]>
-  /** Stops accepting calls, waits for the current requests, stores their outcomes, and closes everything. */
+  /**
+   * Stops accepting calls, waits for the current requests, stores their outcomes, and closes everything. It waits for a store that is
+   * away, however long that takes.
+   */
   close(): Promise<void>
 }
 

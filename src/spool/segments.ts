@@ -44,7 +44,7 @@ export interface Spooled extends Stretch {
 
 /**
  * All messages of a client that are on disk, in the order of the calls. Messages are appended to the last segment. If the disk fails,
- * its error is thrown.
+ * what changes messages throws its error; reading tells of it, and the place that was reached is saved later.
  *
  *     0000000001-0000000042-0000000002.log   see #moveStragglers
  *     0000000001.log                         see Segment

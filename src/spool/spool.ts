@@ -39,7 +39,7 @@ export interface SpoolSurroundings extends SegmentsSurroundings {
  */
 export class Spool {
   readonly #around: SpoolSurroundings & { readonly home: string }
-  /** What is on disk. */
+  /** What is on disk. The queue only reads it and counts: what changes it goes through the methods here. */
   readonly segments: Segments
   #lease: Lease | undefined
   /** Folders that were taken over, and whose files are not all in `segments` yet. */

@@ -278,14 +278,9 @@ export class DestinationQueue {
     return this.endpoints.filter(({ endpoint }) => !refusedBy.includes(endpoint.url))
   }
 
-  /**
-   * How many requests of a lane each of these endpoints may have: the share of the lane in `part`. There is no limit if each of them
-   * has so many, because then none of them is delayed by another one.
-   */
-  mostAtOne(lane: Lane, receivers: readonly EndpointQueue[], part: number): number {
-    const most = Math.max(1, part * KEPT_SHARES[lane])
-    const isAnyFree = receivers.some((one) => one.isAvailable && one.requestsOf(lane) < most)
-    return isAnyFree ? most : Infinity
+  /** Whether one of these endpoints takes a request at once. */
+  hasFree(receivers: readonly EndpointQueue[]): boolean {
+    return receivers.some((one) => one.isAvailable && one.room() > 0)
   }
 
   /** The attempts for a delivery from a lane start. @param weight - For how many requests its body counts at each endpoint. */

@@ -520,10 +520,11 @@ export class Dispatcher {
     }
     const isRecalled = () => this.#recalled.has(id)
     const receivers = queue.receivers(delivery)
-    const part = Math.min(this.#room.partAt(queue), queue.tenant?.partAt(queue) ?? Infinity)
-    const most = part < Infinity ? queue.mostAtOne(delivery.lane, receivers, part) : part
+    // What waits for a busy endpoint takes room: where that is scarce, it would hold up the other endpoints.
+    const isScarce = this.#room.isScarce || queue.tenant?.isScarce === true
+    const mayWait = !isScarce || !queue.hasFree(receivers)
     const signingNow = () => current().signing
-    send(delivery, { receivers, most, signingNow, ended, answered, isRecalled })
+    send(delivery, { receivers, mayWait, signingNow, ended, answered, isRecalled })
   }
 
   /** Requests of a destination have ended: others may start. */

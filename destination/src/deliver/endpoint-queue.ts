@@ -30,8 +30,8 @@ export interface EndpointRequest {
   headers: HeaderList
   /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
   wasTried: boolean
-  /** It is not sent if its endpoint has so many requests of its lane. */
-  most: number
+  /** Whether it may wait for its turn. Else it is not sent if the endpoint is busy. */
+  mayWait: boolean
 }
 
 interface Waiting {
@@ -44,8 +44,8 @@ interface Waiting {
  * What is sent to one endpoint: its breaker, its pace, its connections, and a short queue of requests.
  *
  * Only destinations with several endpoints need the queue. A message goes to the fast endpoints at once, and waits here
- * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long is not sent, and
- * its outcome is `endpoint_busy`.
+ * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long, or may not wait, is not sent,
+ * and its outcome is `endpoint_busy`.
  */
 export class EndpointQueue {
   readonly #now: () => number
@@ -125,12 +125,12 @@ export class EndpointQueue {
 
   /** Sends a request, now or when it is its turn. `done` is called once with the outcome, after `post` has returned. */
   post(request: EndpointRequest, done: (outcome: Outcome) => void): void {
-    if (this.#isRetired || this.#requests[request.lane] >= request.most) {
+    if (this.#isRetired) {
       setImmediate(done, this.#unsentNow())
     } else if (this.room() > 0) {
       this.#requests[request.lane]++
       this.#send(request, done)
-    } else if (this.#isHopeless(request.lane)) {
+    } else if (!request.mayWait || this.#isHopeless(request.lane)) {
       setImmediate(done, this.#unsentNow())
     } else {
       this.#requests[request.lane]++

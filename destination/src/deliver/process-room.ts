@@ -13,8 +13,8 @@ const UNKNOWN_SHARE = 1 / 64
  */
 const FREE_SHARE = 1 / 64
 
-/** While more than this share of the room is taken, each endpoint of a destination has a part of its own. */
-export const PARTED_SHARE = 1 / 4
+/** Room is scarce while more than this share of it is taken. */
+export const SCARCE_SHARE = 1 / 4
 
 /** What takes room: the queue of a destination. */
 export interface Taker {
@@ -82,13 +82,9 @@ export class ProcessRoom {
     this.#share = Math.max(1, Math.floor(this.#max / Math.max(1, destinations)))
   }
 
-  /**
-   * How many requests each endpoint of a destination may have: an equal part of its share. Else the requests to a slow one would take all
-   * of that share, and delay the fast ones. Until a quarter of the room is taken, there is no limit.
-   */
-  partAt({ width }: Pick<Taker, 'width'>): number {
-    const isScarce = this.#max - this.free > this.#max * PARTED_SHARE
-    return isScarce && width > 1 ? this.#share / width : Infinity
+  /** Whether so much is taken that no more of it should go to requests that only wait. */
+  get isScarce(): boolean {
+    return this.#max - this.free > this.#max * SCARCE_SHARE
   }
 
   /** For how many requests each message of a destination counts, as far as is known. */

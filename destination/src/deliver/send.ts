@@ -15,8 +15,8 @@ interface Receiver {
 interface Sending {
   /** The endpoints that have not refused it for good. */
   receivers: readonly Receiver[]
-  /** See {@link EndpointRequest}. */
-  most: number
+  /** Whether its first requests may wait for their turn. Those with another secret, which follow, may. */
+  mayWait: boolean
   /** How requests are signed by the present settings. */
   signingNow: () => Signing
   /** Called once with the outcomes, after `send` has returned. */
@@ -35,7 +35,7 @@ interface Sending {
  * new settings: a secret that was removed signs nothing more.
  */
 export function send(delivery: Delivery, sending: Sending): void {
-  const { receivers, most, signingNow, ended, answered, isRecalled } = sending
+  const { receivers, signingNow, ended, answered, isRecalled } = sending
   const { id, lane } = delivery
   const outcomes: EndpointOutcome[] = []
   if (receivers.length === 0) {
@@ -48,9 +48,13 @@ export function send(delivery: Delivery, sending: Sending): void {
   let left = receivers.length
   for (const receiver of receivers) {
     const { url } = receiver.endpoint
-    const post = (signing: Signing, [secret, ...others]: readonly (string | undefined)[]) => {
+    const post = (
+      signing: Signing,
+      [secret, ...others]: readonly (string | undefined)[],
+      mayWait = true,
+    ) => {
       const headers = headersFor(signing, secret)
-      receiver.post({ id, lane, body, headers, wasTried, most }, (outcome) => {
+      receiver.post({ id, lane, body, headers, wasTried, mayWait }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
         const now = signingNow()
         const next = now === signing ? others : now.secretsFor(url)
@@ -67,7 +71,7 @@ export function send(delivery: Delivery, sending: Sending): void {
       })
     }
     const signing = signingNow()
-    post(signing, signing.secretsFor(url))
+    post(signing, signing.secretsFor(url), sending.mayWait)
   }
 }
 

@@ -1,4 +1,4 @@
-import { PARTED_SHARE } from './process-room.js'
+import { SCARCE_SHARE } from './process-room.js'
 
 /** A queue that shares the room of its tenant with others. */
 export interface Sharer {
@@ -30,6 +30,11 @@ export class TenantRoom<Queue extends Sharer = Sharer> {
     return this.limit < Infinity
   }
 
+  /** As {@link ProcessRoom.isScarce}. */
+  get isScarce(): boolean {
+    return this.#taken > this.limit * SCARCE_SHARE
+  }
+
   /** A sharer has more requests than before; or fewer, if the number is negative. */
   take(sharer: Queue, requests: number): void {
     this.#taken += requests
@@ -48,12 +53,6 @@ export class TenantRoom<Queue extends Sharer = Sharer> {
   /** Whether a sharer can't have this many requests, because others of the tenant have the room. */
   isShort(sharer: Queue, requests: number): boolean {
     return this.#line.has(sharer) || this.#partOf(sharer) < requests
-  }
-
-  /** How many requests each endpoint of a sharer may have, as in {@link ProcessRoom.partAt}. */
-  partAt(sharer: Queue): number {
-    const isScarce = this.#taken > this.limit * PARTED_SHARE
-    return isScarce && sharer.width > 1 ? this.#partOf(sharer) / sharer.width : Infinity
   }
 
   /** The sharer found no room. It is told by {@link next} when it is its turn. */

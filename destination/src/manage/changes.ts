@@ -46,7 +46,7 @@ import { revisionOf, wishesFor } from './wanted.js'
 /** What {@link Changes} need. */
 export interface ChangesParts {
   store: Pick<RecordPort, 'writeRecords'> &
-    SharedPort &
+    SharedPort<'onRecords'> &
     Pick<ReadPort, 'stats'> &
     Pick<AudiencePort, 'forgetDestinations'> &
     Pick<MaintainPort, 'completeStats' | 'discard'>

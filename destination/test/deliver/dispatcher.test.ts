@@ -229,6 +229,15 @@ describe('deliveries of all destinations together', () => {
     dispatcher.stop()
   })
 
+  test('count no request that was answered, so that others start before the slower endpoints have answered', async () => {
+    const { dispatcher, held } = setUp(['a', 'b'], 100, 8, 2)
+    await expect.poll(() => held.length).toBe(8)
+    for (const { end } of held.slice(0, 4).filter((_, n) => n % 2 === 0)) end()
+    await expect.poll(() => held.length).toBe(10)
+    expect(dispatcher.underWay).toBe(5)
+    dispatcher.stop()
+  })
+
   test('get at least one each, even if its requests are more than the share', async () => {
     const { dispatcher, held } = setUp(names, 100, 8, 5)
     await expect.poll(() => held.length).toBe(10)

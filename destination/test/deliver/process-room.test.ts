@@ -91,18 +91,14 @@ describe('the room of the process', () => {
   })
 
   test.each([
-    {
-      of: 'no limit for each while a quarter is taken',
-      underWay: 16,
-      endpoints: 2,
-      part: Infinity,
+    { underWay: 12, coming: 4, isScarce: false },
+    { underWay: 13, coming: 4, isScarce: true },
+  ])(
+    'with $underWay under way and $coming coming is scarce: $isScarce',
+    ({ isScarce, ...taken }) => {
+      expect(roomFor64(taken).isScarce).toBe(isScarce)
     },
-    { of: 'half of the share for each of two', underWay: 17, endpoints: 2, part: 8 },
-    { of: 'a quarter of the share for each of four', underWay: 17, endpoints: 4, part: 4 },
-    { of: 'no limit for a single one', underWay: 64, endpoints: 1, part: Infinity },
-  ])('has for endpoints of one in four destinations $of', ({ underWay, endpoints, part }) => {
-    expect(roomFor64({ underWay }).partAt({ width: endpoints })).toBe(part)
-  })
+  )
 
   test('has a share for each of more destinations than requests', () => {
     expect(roomFor64({ destinations: 1_000 }).mostOf(taker({ weight: 1, load: 0 }), 32)).toBe(1)

@@ -204,7 +204,8 @@ describe('a slow endpoint that gets more new messages than it takes', () => {
   const QUOTA = {
     limit: 64,
     isQuota: true,
-    slow: [{ concurrency: 1, latencyMs: 500 }],
+    slow: [{ part: 1, latencyMs: 500 }],
+    fastMs: 5,
     perSecond: 50,
     isBulk: false,
     seed: 0,
@@ -218,21 +219,23 @@ describe('a slow endpoint that gets more new messages than it takes', () => {
           isQuota: fc.boolean(),
           slow: fc.array(
             fc.record({
-              concurrency: fc.integer({ min: 1, max: 128 }),
+              /** How many requests it takes at once, for each 1,024 that may be under way. */
+              part: fc.integer({ min: 1, max: 64 }),
               latencyMs: fc.integer({ min: 500, max: 8_000 }),
             }),
             { minLength: 1, maxLength: 4 },
           ),
+          fastMs: fc.integer({ min: 1, max: 100 }),
           perSecond: fc.integer({ min: 50, max: 200 }),
           isBulk: fc.boolean(),
           seed: fc.integer({ min: 0 }),
         }),
-        async ({ limit, isQuota, slow, perSecond, isBulk, seed }) => {
+        async ({ limit, isQuota, slow, fastMs, perSecond, isBulk, seed }) => {
           const world = createWorld(
             [
-              { settings: endpointOf(128), behave: () => ({ code: 'delivered', afterMs: 5 }) },
-              ...slow.map(({ concurrency, latencyMs }, n) => ({
-                settings: endpointOf(concurrency, n + 1),
+              { settings: endpointOf(128), behave: () => ({ code: 'delivered', afterMs: fastMs }) },
+              ...slow.map(({ part, latencyMs }, n) => ({
+                settings: endpointOf(Math.ceil((part * limit) / 1_024), n + 1),
                 behave: () => ({ code: 'delivered' as const, afterMs: latencyMs }),
               })),
             ],

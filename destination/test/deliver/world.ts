@@ -1,10 +1,11 @@
 // The deliver stage on a virtual clock: the real dispatcher, queues, breakers and settler, a store in memory, and endpoints
 // that a test describes. Call it with fake timers.
-import { vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import type { DeliverEvents } from '../../src/deliver/deliverer.js'
 import type { DestinationQueue } from '../../src/deliver/destination-queue.js'
 import { destinationQueues } from '../../src/deliver/destination-queues.js'
 import { Dispatcher, type DispatcherParts } from '../../src/deliver/dispatcher.js'
+import { ProcessRoom } from '../../src/deliver/process-room.js'
 import { Settler } from '../../src/deliver/settler.js'
 import { TenantRoom } from '../../src/deliver/tenant-room.js'
 import type { Claim, Delivery, Lane, Settlement } from '../../src/model/delivery.js'
@@ -156,6 +157,8 @@ export function createWorld(
     messagesEnded: nothing,
     workersFailed: nothing,
   } satisfies DeliverEvents
+  const takes = vi.spyOn(ProcessRoom.prototype, 'take')
+  const expects = vi.spyOn(ProcessRoom.prototype, 'expect')
   const settler = new Settler(store, events, now)
   const dispatcher = new Dispatcher({ store, settler, events, now, random, maxUnderWay })
   const destination: Destination = {
@@ -219,8 +222,26 @@ export function createWorld(
       const closing = dispatcher.close()
       await vi.advanceTimersByTimeAsync(10_000)
       await closing
+      // What was taken of the room was given back, once.
+      expect(takenBy(takes)).toMatchObject({ least: 0, left: 0 })
+      expect(takenBy(expects)).toMatchObject({ least: 0, left: 0 })
+      expect(queues.map(({ load, underWay }) => ({ load, underWay }))).toEqual([
+        { load: 0, underWay: 0 },
+      ])
+      takes.mockRestore()
+      expects.mockRestore()
     },
   }
+}
+
+/** What is left of what was taken by these calls, and the least that ever was. */
+function takenBy({ mock }: { mock: { calls: [number][] } }) {
+  let [left, least] = [0, 0]
+  for (const [requests] of mock.calls) {
+    left += requests
+    least = Math.min(least, left)
+  }
+  return { left, least }
 }
 
 function outcomeOf(code: OutcomeCode, ms: number, retryAfterMs: number | undefined): Outcome {
