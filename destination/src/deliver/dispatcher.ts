@@ -520,11 +520,10 @@ export class Dispatcher {
     }
     const isRecalled = () => this.#recalled.has(id)
     const receivers = queue.receivers(delivery)
-    // What waits for a busy endpoint takes room: where that is scarce, it would hold up the other endpoints.
-    const isScarce = this.#room.isScarce || queue.tenant?.isScarce === true
-    const mayWait = !isScarce || !queue.hasFree(receivers)
+    const most = Math.min(this.#room.waitingAt(queue), queue.tenant?.waitingAt(queue) ?? Infinity)
+    const mostWaiting = most < Infinity && queue.hasFree(receivers) ? most : Infinity
     const signingNow = () => current().signing
-    send(delivery, { receivers, mayWait, signingNow, ended, answered, isRecalled })
+    send(delivery, { receivers, mostWaiting, signingNow, ended, answered, isRecalled })
   }
 
   /** Requests of a destination have ended: others may start. */

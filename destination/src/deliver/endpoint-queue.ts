@@ -20,6 +20,9 @@ const MAX_WAITING = 8
 /** At least so many may wait, so that an endpoint that takes few requests at once is busy until the next ones are claimed. */
 const LEAST_MAX_WAITING = 128
 
+/** What an endpoint takes in this time, in s, may always wait. */
+const SOON_S = 0.5
+
 /** A request to one endpoint. */
 export interface EndpointRequest {
   /** The delivery that it is for. */
@@ -30,8 +33,8 @@ export interface EndpointRequest {
   headers: HeaderList
   /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
   wasTried: boolean
-  /** Whether it may wait for its turn. Else it is not sent if the endpoint is busy. */
-  mayWait: boolean
+  /** It is not sent if so many requests wait in its lane, unless these are sent soon. */
+  mostWaiting: number
 }
 
 interface Waiting {
@@ -44,7 +47,7 @@ interface Waiting {
  * What is sent to one endpoint: its breaker, its pace, its connections, and a short queue of requests.
  *
  * Only destinations with several endpoints need the queue. A message goes to the fast endpoints at once, and waits here
- * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long, or may not wait, is not sent,
+ * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long, or finds too many others, is not sent,
  * and its outcome is `endpoint_busy`.
  */
 export class EndpointQueue {
@@ -130,7 +133,7 @@ export class EndpointQueue {
     } else if (this.room() > 0) {
       this.#requests[request.lane]++
       this.#send(request, done)
-    } else if (!request.mayWait || this.#isHopeless(request.lane)) {
+    } else if (this.#isHopeless(request)) {
       setImmediate(done, this.#unsentNow())
     } else {
       this.#requests[request.lane]++
@@ -221,11 +224,12 @@ export class EndpointQueue {
     this.#sendWaiting()
   }
 
-  /** Whether a request of a lane that is queued now would be dropped in the end. */
-  #isHopeless(lane: Lane): boolean {
+  /** Whether a request that is queued now would be dropped in the end, or waits for too long. */
+  #isHopeless({ lane, mostWaiting }: EndpointRequest): boolean {
     const { breaker, pace } = this
     const most = Math.max(breaker.cap * MAX_WAITING, LEAST_MAX_WAITING)
-    const isFull = this.#lines[lane].length >= most
+    const mostNow = Math.max(mostWaiting, this.recentRate * SOON_S)
+    const isFull = this.#lines[lane].length >= Math.min(most, mostNow)
     return breaker.isOpen || isFull || pace.pauseMs(this.#now()) > MAX_WAIT_MS
   }
 

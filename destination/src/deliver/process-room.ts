@@ -82,9 +82,13 @@ export class ProcessRoom {
     this.#share = Math.max(1, Math.floor(this.#max / Math.max(1, destinations)))
   }
 
-  /** Whether so much is taken that no more of it should go to requests that only wait. */
-  get isScarce(): boolean {
-    return this.#max - this.free > this.#max * SCARCE_SHARE
+  /**
+   * How many requests may wait at each endpoint of a destination: half of its share, in equal parts. Else those of a slow endpoint would
+   * take all of the share, and delay the fast ones. Until the room is scarce, there is no limit.
+   */
+  waitingAt({ width }: Pick<Taker, 'width'>): number {
+    const isScarce = this.#max - this.free > this.#max * SCARCE_SHARE
+    return isScarce ? this.#share / (2 * width) : Infinity
   }
 
   /** For how many requests each message of a destination counts, as far as is known. */

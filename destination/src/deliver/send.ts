@@ -15,8 +15,8 @@ interface Receiver {
 interface Sending {
   /** The endpoints that have not refused it for good. */
   receivers: readonly Receiver[]
-  /** Whether its first requests may wait for their turn. Those with another secret, which follow, may. */
-  mayWait: boolean
+  /** See {@link EndpointRequest}. It holds for the first requests: those with another secret, which follow, may wait. */
+  mostWaiting: number
   /** How requests are signed by the present settings. */
   signingNow: () => Signing
   /** Called once with the outcomes, after `send` has returned. */
@@ -51,10 +51,10 @@ export function send(delivery: Delivery, sending: Sending): void {
     const post = (
       signing: Signing,
       [secret, ...others]: readonly (string | undefined)[],
-      mayWait = true,
+      mostWaiting = Infinity,
     ) => {
       const headers = headersFor(signing, secret)
-      receiver.post({ id, lane, body, headers, wasTried, mayWait }, (outcome) => {
+      receiver.post({ id, lane, body, headers, wasTried, mostWaiting }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
         const now = signingNow()
         const next = now === signing ? others : now.secretsFor(url)
@@ -71,7 +71,7 @@ export function send(delivery: Delivery, sending: Sending): void {
       })
     }
     const signing = signingNow()
-    post(signing, signing.secretsFor(url), sending.mayWait)
+    post(signing, signing.secretsFor(url), sending.mostWaiting)
   }
 }
 

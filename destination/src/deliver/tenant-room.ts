@@ -30,9 +30,10 @@ export class TenantRoom<Queue extends Sharer = Sharer> {
     return this.limit < Infinity
   }
 
-  /** As {@link ProcessRoom.isScarce}. */
-  get isScarce(): boolean {
-    return this.#taken > this.limit * SCARCE_SHARE
+  /** As {@link ProcessRoom.waitingAt}. */
+  waitingAt(sharer: Queue): number {
+    const isScarce = this.#taken > this.limit * SCARCE_SHARE
+    return isScarce ? this.#partOf(sharer) / (2 * sharer.width) : Infinity
   }
 
   /** A sharer has more requests than before; or fewer, if the number is negative. */

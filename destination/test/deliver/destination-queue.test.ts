@@ -45,7 +45,7 @@ function setUp(...caps: number[]) {
     lane: Lane = 'fresh',
   ) => {
     queues[i]?.post(
-      { id: 1, lane, body: Buffer.from('{}'), headers: [], wasTried: false, mayWait: true },
+      { id: 1, lane, body: Buffer.from('{}'), headers: [], wasTried: false, mostWaiting: Infinity },
       ({ code }) => {
         done(code)
       },

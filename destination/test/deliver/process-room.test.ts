@@ -91,12 +91,13 @@ describe('the room of the process', () => {
   })
 
   test.each([
-    { underWay: 12, coming: 4, isScarce: false },
-    { underWay: 13, coming: 4, isScarce: true },
+    { underWay: 12, coming: 4, width: 2, most: Infinity },
+    { underWay: 13, coming: 4, width: 2, most: 4 },
+    { underWay: 13, coming: 4, width: 4, most: 2 },
   ])(
-    'with $underWay under way and $coming coming is scarce: $isScarce',
-    ({ isScarce, ...taken }) => {
-      expect(roomFor64(taken).isScarce).toBe(isScarce)
+    'with $underWay under way and $coming coming lets $most wait at each of $width endpoints of one in four destinations',
+    ({ width, most, ...taken }) => {
+      expect(roomFor64(taken).waitingAt({ width })).toBe(most)
     },
   )
 
