@@ -16,6 +16,8 @@ export type LiveEvent = { key: number } & (
 /** The maximum length of the list: more than anybody scrolls through. */
 const KEPT = 200
 const RETRY_MS = 2_000
+/** For so long the stream is followed in a hidden tab: somebody may trigger an event elsewhere, and come back. */
+const HIDDEN_MS = 60_000
 
 /** Newest first. */
 export const live = signal<readonly LiveEvent[]>([])
@@ -91,24 +93,31 @@ async function keepFollowing(signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Follows the stream while the tab is visible: over HTTP/1.1, a browser has six connections to a host for all its tabs, and each stream
- * keeps one. When the admin token changes, it connects again with the new token.
+ * Follows the stream while the tab is visible, and for a minute after that: over HTTP/1.1, a browser has six connections to a host for
+ * all its tabs, and each stream keeps one. When the admin token changes, it connects again with the new token.
  *
  * @returns a function that closes the connection.
  */
 export function startLive(): () => void {
   let controller = new AbortController()
+  let leaving: ReturnType<typeof setTimeout> | undefined
   const restart = () => {
     controller.abort()
-    if (document.hidden) return
     controller = new AbortController()
     connection.value = 'connecting'
     void keepFollowing(controller.signal)
   }
-  document.addEventListener('visibilitychange', restart)
+  const turn = () => {
+    clearTimeout(leaving)
+    if (document.hidden) leaving = setTimeout(() => { controller.abort(); }, HIDDEN_MS)
+    else if (controller.signal.aborted) restart()
+  }
+  document.addEventListener('visibilitychange', turn)
   const unsubscribe = token.subscribe(restart)
+  turn()
   return () => {
-    document.removeEventListener('visibilitychange', restart)
+    document.removeEventListener('visibilitychange', turn)
+    clearTimeout(leaving)
     unsubscribe()
     controller.abort()
   }

@@ -418,18 +418,28 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
         document.dispatchEvent(new Event('visibilitychange'))`,
       )
     const isLive = (tab: Page) => tab.getByText('new events appear here at once').waitFor()
+    const hide = async (tab: Page) => {
+      await turn(tab, false)
+      await tab.clock.fastForward(60_000)
+    }
     const page = await open(at(running, '#/live'))
+    await page.clock.install()
     await isLive(page)
     // A browser has six connections to a host. Tabs in the background take none of them.
     for (let i = 0; i < 6; i++) {
       const tab = await page.context().newPage()
       await tab.goto(at(running, '#/live'))
       await isLive(tab)
-      await turn(tab, false)
+      await tab.clock.install()
+      await hide(tab)
     }
     await post(running, [track('v-1', { event: 'Before' })])
     await page.getByRole('link', { name: /“Before”/ }).waitFor()
     await turn(page, false)
+    await post(running, [track('v-4', { event: 'Soon' })])
+    await page.getByRole('link', { name: /“Soon”/ }).waitFor()
+    await turn(page, true)
+    await hide(page)
     await post(running, [track('v-2', { event: 'Meanwhile' })])
     await turn(page, true)
     await page.getByText(/^Not followed from [\d:]+ to [\d:]+: what happened then/).waitFor()
