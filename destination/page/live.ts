@@ -109,7 +109,10 @@ export function startLive(): () => void {
   }
   const turn = () => {
     clearTimeout(leaving)
-    if (document.hidden) leaving = setTimeout(() => { controller.abort(); }, HIDDEN_MS)
+    if (document.hidden)
+      leaving = setTimeout(() => {
+        controller.abort()
+      }, HIDDEN_MS)
     else if (controller.signal.aborted) restart()
   }
   document.addEventListener('visibilitychange', turn)
