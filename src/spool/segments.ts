@@ -155,7 +155,7 @@ export class Segments {
       if (!this.hasRoom(bytes)) return false
       if (!next) this.sealLast()
       const path = next ? this.#pathBefore(next, first.sequence) : this.nextPath(folder)
-      this.#insert(before.map(toStraggler), path, next)
+      this.#addFile(before.map(toStraggler), path, next)
       this.#pendingBytes += bytes
       left = left.slice(before.length)
     }
@@ -163,7 +163,7 @@ export class Segments {
   }
 
   /** Makes a file of messages that are in memory too, before another one or as the last. */
-  #insert(messages: readonly Straggler[], path: string, next: Segment | undefined): void {
+  #addFile(messages: readonly Straggler[], path: string, next: Segment | undefined): void {
     const segment = Segment.ofStragglers(path, messages)
     if (this.#around.fsync === 'batch') this.#syncNow(segment)
     const at = next ? this.#all.indexOf(next) : this.#all.length
@@ -187,7 +187,7 @@ export class Segments {
   }
 
   /** Adds segments of dead processes behind the messages that are pending already. */
-  enter(adopted: readonly Segment[]): void {
+  adopt(adopted: readonly Segment[]): void {
     let count = 0
     let bytes = 0
     for (const { unread, unreadBytes } of adopted) {
@@ -315,7 +315,7 @@ export class Segments {
   #move(from: Segment, stragglers: readonly Straggler[]): void {
     const [first] = stragglers
     if (!first) return
-    this.#insert(stragglers, this.#pathBefore(from, first.sequence), from)
+    this.#addFile(stragglers, this.#pathBefore(from, first.sequence), from)
     for (const { sequence, json } of stragglers) from.settle(sequence, json.length)
     this.#saveSettled(from)
   }
@@ -344,7 +344,7 @@ export class Segments {
    *
    * @returns the damaged ones, and those of them that were removed
    */
-  findDamaged(): { damaged: readonly Segment[]; removed: readonly Segment[] } {
+  checkFiles(): { damaged: readonly Segment[]; removed: readonly Segment[] } {
     for (const segment of this.#all.filter(isDone)) this.#saveSettled(segment)
     const states = new Map(this.#all.map((segment) => [segment, segment.lookForFile()]))
     const damaged = this.#all.filter((segment) => states.get(segment) !== 'there')

@@ -28,7 +28,7 @@ export interface SpoolSurroundings extends SegmentsSurroundings {
 }
 
 /**
- * The copy of the queue on disk. It has a folder of its own as long as it beats.
+ * The copy of the queue on disk. It holds a folder of its own as long as it renews its lease.
  *
  *     directory/v1-<hash of the write key>/<client>/owner, reserve, watched   see Lease
  *                                                  *.log                      see Segments
@@ -106,7 +106,7 @@ export class Spool {
   recheck(): void {
     this.#renew()
     this.#try(() => {
-      const { damaged, removed } = this.segments.findDamaged()
+      const { damaged, removed } = this.segments.checkFiles()
       if (damaged.length === 0) return
       const paths = damaged.map(({ path }) => path).join(' and ')
       this.#loseRemoved(removed, `Somebody removed or cut ${paths}`, 'spool_corrupt')
@@ -228,7 +228,7 @@ export class Spool {
       failure = cause
     }
     if (!this.#stillHolds(lease)) return false // this process stood still: another one has it all
-    if (adopted.length > 0) this.segments.enter(adopted)
+    if (adopted.length > 0) this.segments.adopt(adopted)
     if (failure === undefined) return true
     if (isShortage(failure)) return false // the rest is still there at the next beat
     if (isOfDisk(failure)) {
