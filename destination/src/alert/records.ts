@@ -1,14 +1,8 @@
 import { hash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { Follower, type FollowerEvents } from '../store/follower.js'
+import { Follower, type FollowerEvents, type RecordStore } from '../store/follower.js'
 import { isConflict } from '../store/store-error.js'
-import type {
-  ClockPort,
-  RecordChange,
-  RecordPort,
-  SharedPort,
-  StoredRecord,
-} from '../store/store.js'
+import type { RecordChange, StoredRecord } from '../store/store.js'
 import type { Alert } from './alert.js'
 import type { Streak } from './streak.js'
 
@@ -55,9 +49,6 @@ export interface OnFailing {
   /** The record of an endpoint was deleted. */
   deleted(key: string): void
 }
-
-/** The store that has the records. */
-type RecordStore = RecordPort & ClockPort & SharedPort<'onRecords'>
 
 /** What fails, as it is in the store: so a restart forgets nothing, and all workers of a store give each alert once. */
 export class Records {

@@ -278,11 +278,6 @@ export class DestinationQueue {
     return this.endpoints.filter(({ endpoint }) => !refusedBy.includes(endpoint.url))
   }
 
-  /** Whether one of these endpoints takes a request at once. */
-  hasFree(receivers: readonly EndpointQueue[]): boolean {
-    return receivers.some((one) => one.isAvailable && one.room() > 0)
-  }
-
   /** The attempts for a delivery from a lane start. @param weight - For how many requests its body counts at each endpoint. */
   start(lane: Lane, weight: number): void {
     this.#large += this.width * (weight - 1)

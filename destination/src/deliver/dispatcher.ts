@@ -521,7 +521,8 @@ export class Dispatcher {
     const isRecalled = () => this.#recalled.has(id)
     const receivers = queue.receivers(delivery)
     const most = Math.min(this.#room.waitingAt(queue), queue.tenant?.waitingAt(queue) ?? Infinity)
-    const mostWaiting = most < Infinity && queue.hasFree(receivers) ? most : Infinity
+    const takesAtOnce = (one: EndpointQueue) => one.isAvailable && one.room() > 0
+    const mostWaiting = most < Infinity && receivers.some(takesAtOnce) ? most : Infinity
     const signingNow = () => current().signing
     send(delivery, { receivers, mostWaiting, signingNow, ended, answered, isRecalled })
   }

@@ -3,7 +3,6 @@ import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import type { Poster } from '../post/poster.js'
 import type { Endpoint } from '../settings/settings.js'
-import { LANES } from '../store/states.js'
 import type { Breaker, Period } from './breaker.js'
 import { LaneTurns } from './lane-turns.js'
 import type { Pace } from './pace.js'
@@ -47,8 +46,8 @@ interface Waiting {
  * What is sent to one endpoint: its breaker, its pace, its connections, and a short queue of requests.
  *
  * Only destinations with several endpoints need the queue. A message goes to the fast endpoints at once, and waits here
- * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long, or finds too many others, is not sent,
- * and its outcome is `endpoint_busy`.
+ * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long, or that too many others wait
+ * before, is not sent, and its outcome is `endpoint_busy`.
  */
 export class EndpointQueue {
   readonly #now: () => number
@@ -152,8 +151,7 @@ export class EndpointQueue {
 
   /** Requests of these deliveries that wait for their turn are not sent. Their outcome is `endpoint_busy`. */
   withdraw(ids: ReadonlySet<DeliveryId>): void {
-    for (const lane of LANES) {
-      const line = this.#lines[lane]
+    for (const line of Object.values(this.#lines)) {
       const withdrawn = line.filter(({ request }) => ids.has(request.id))
       if (withdrawn.length === 0) continue
       line.splice(0, line.length, ...line.filter(({ request }) => !ids.has(request.id)))
@@ -173,8 +171,7 @@ export class EndpointQueue {
     const latest = this.breaker.isOpen ? Infinity : this.#now() - maxWaitMs
     const dropped: Waiting[] = []
     let isMore = false
-    for (const lane of LANES) {
-      const line = this.#lines[lane]
+    for (const line of Object.values(this.#lines)) {
       const kept = line.findIndex(({ since }) => since > latest)
       const count = kept < 0 ? line.length : kept
       const now = Math.min(count, SLICE - dropped.length)

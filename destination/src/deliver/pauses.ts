@@ -1,17 +1,8 @@
 import type { Pause } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
-import { Follower, type FollowerEvents } from '../store/follower.js'
+import { Follower, type FollowerEvents, type RecordStore } from '../store/follower.js'
 import { isConflict, untilNoConflict } from '../store/store-error.js'
-import type {
-  ClockPort,
-  RecordChange,
-  RecordPort,
-  SharedPort,
-  StoredRecord,
-} from '../store/store.js'
-
-/** The store that has the pauses. */
-type RecordStore = RecordPort & ClockPort & SharedPort<'onRecords'>
+import type { RecordChange, StoredRecord } from '../store/store.js'
 
 /** How often a change is tried if other processes change the same pause at the same time. */
 const TRIES = 5

@@ -14,7 +14,18 @@ const UNKNOWN_SHARE = 1 / 64
 const FREE_SHARE = 1 / 64
 
 /** Room is scarce while more than this share of it is taken. */
-export const SCARCE_SHARE = 1 / 4
+const SCARCE_SHARE = 1 / 4
+
+/**
+ * How many requests may wait at each endpoint of a destination: half of its share of a room, in equal parts. Else those of a slow endpoint
+ * would take all of the share, and delay the fast ones. Until the room is scarce, there is no limit.
+ *
+ * @param room - How many requests may be under way, and how many are.
+ * @param width - How many endpoints there are.
+ */
+export function mostWaiting(room: { max: number; taken: number }, share: number, width: number) {
+  return room.taken > room.max * SCARCE_SHARE ? share / (2 * width) : Infinity
+}
 
 /** What takes room: the queue of a destination. */
 export interface Taker {
@@ -82,13 +93,9 @@ export class ProcessRoom {
     this.#share = Math.max(1, Math.floor(this.#max / Math.max(1, destinations)))
   }
 
-  /**
-   * How many requests may wait at each endpoint of a destination: half of its share, in equal parts. Else those of a slow endpoint would
-   * take all of the share, and delay the fast ones. Until the room is scarce, there is no limit.
-   */
+  /** See {@link mostWaiting}. */
   waitingAt({ width }: Pick<Taker, 'width'>): number {
-    const isScarce = this.#max - this.free > this.#max * SCARCE_SHARE
-    return isScarce ? this.#share / (2 * width) : Infinity
+    return mostWaiting({ max: this.#max, taken: this.#max - this.free }, this.#share, width)
   }
 
   /** For how many requests each message of a destination counts, as far as is known. */

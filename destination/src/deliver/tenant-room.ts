@@ -1,4 +1,4 @@
-import { SCARCE_SHARE } from './process-room.js'
+import { mostWaiting } from './process-room.js'
 
 /** A queue that shares the room of its tenant with others. */
 export interface Sharer {
@@ -30,10 +30,10 @@ export class TenantRoom<Queue extends Sharer = Sharer> {
     return this.limit < Infinity
   }
 
-  /** As {@link ProcessRoom.waitingAt}. */
+  /** See {@link mostWaiting}. */
   waitingAt(sharer: Queue): number {
-    const isScarce = this.#taken > this.limit * SCARCE_SHARE
-    return isScarce ? this.#partOf(sharer) / (2 * sharer.width) : Infinity
+    const room = { max: this.limit, taken: this.#taken }
+    return mostWaiting(room, this.#partOf(sharer), sharer.width)
   }
 
   /** A sharer has more requests than before; or fewer, if the number is negative. */

@@ -1,5 +1,5 @@
 import { InOrder } from '../model/in-order.js'
-import type { RecordPort, SharedPort, StoredRecord } from './store.js'
+import type { ClockPort, RecordPort, SharedPort, StoredRecord } from './store.js'
 
 /** How often the store is asked for changes that nobody has reported, in ms. */
 const POLL_MS = 500
@@ -9,6 +9,9 @@ const SLICE = 500
 
 /** Gets the changes of records. `isComplete` says that these are all records, and that all others are gone. */
 export type OnRecords = (records: readonly StoredRecord[], isComplete: boolean) => Promise<void>
+
+/** A store whose records are followed, and written. */
+export type RecordStore = RecordPort & ClockPort & SharedPort<'onRecords'>
 
 /** The store that a follower reads. */
 type FollowedStore = Pick<RecordPort, 'records'> & SharedPort<'onRecords'>
